@@ -1,0 +1,1 @@
+"""Small helpers that are not the algorithm: environments, logging, checkpoint files, errors."""
