@@ -96,14 +96,181 @@ ENVS |= {
 
 # ---- Continuous cart-pole (envs/cartpole.py) ----
 
+_CARTPOLE = {
+    "entry_point": "envs.cartpole:make_cartpole",
+    "max_episode_steps": 1000,
+    "action": "force",
+    "oracle": "cartpole-continuous-v0",
+}
+ENVS |= {
+    "cartpole-continuous-v0": EnvInfo(
+        observed="x, its velocity, angle, its velocity",
+        skill="none; episodes of varying length",
+        **_CARTPOLE,
+    ),
+    "cartpole-continuous-p-v0": EnvInfo(
+        kwargs={"observed": "p"},
+        observed="x, angle",
+        hidden="velocities",
+        skill="differentiate (2 frames); varying length",
+        **_CARTPOLE,
+    ),
+    "cartpole-continuous-v-v0": EnvInfo(
+        kwargs={"observed": "v"},
+        observed="velocities of x and angle",
+        hidden="x, angle",
+        skill="none: velocities are enough to balance",
+        **_CARTPOLE,
+    ),
+    "cartpole-continuous-p-concat5-v0": EnvInfo(
+        kwargs={"observed": "p", "stack": 5},
+        observed="5 frames of x, angle",
+        skill="none (stacked baseline)",
+        **_CARTPOLE,
+    ),
+    "cartpole-continuous-v-concat10-v0": EnvInfo(
+        kwargs={"observed": "v", "stack": 10},
+        observed="10 frames of the velocities",
+        skill="none (stacked baseline)",
+        **_CARTPOLE,
+    ),
+}
+
 # ---- Car, or heaven-hell (envs/car.py) ----
 
+_CAR = {
+    "entry_point": "envs.car:make_car",
+    "max_episode_steps": 160,
+    "action": "thrust",
+}
+_CAR_HIDDEN = {"hidden": "side of heaven, except near the priest"}
+_CAR_EPISODIC = {"episodic_limit": _CAR["max_episode_steps"]}
+ENVS |= {
+    "car-v0": EnvInfo(
+        observed="position, velocity, direction near the priest",
+        skill="explore, remember one bit; leaks: the velocity can store it",
+        oracle="car-mdp-v0",
+        **_CAR_HIDDEN,
+        **_CAR,
+    ),
+    "car-p-v0": EnvInfo(
+        kwargs={"observed": "p"},
+        observed="position, direction near the priest",
+        hidden="side of heaven, except near the priest; velocity",
+        skill="explore, remember one bit; no leak",
+        oracle="car-mdp-v0",
+        **_CAR,
+    ),
+    "car-mdp-v0": EnvInfo(
+        kwargs={"observed": "mdp"},
+        observed="position, velocity, direction",
+        oracle="car-mdp-v0",
+        **_CAR,
+    ),
+    "car-concat20-v0": EnvInfo(
+        kwargs={"stack": 20},
+        observed="20 frames of car-v0",
+        hidden="side of heaven, 20 steps after the priest",
+        skill="none (stacked baseline, shorter than the way back)",
+        oracle="car-mdp-v0",
+        **_CAR,
+    ),
+    "car-episodic-v0": EnvInfo(
+        kwargs=_CAR_EPISODIC,
+        observed="position, velocity, direction near the priest",
+        skill="as car-v0, with -1 a step and a price for hell",
+        oracle="car-episodic-mdp-v0",
+        **_CAR_HIDDEN,
+        **_CAR,
+    ),
+    "car-episodic-mdp-v0": EnvInfo(
+        kwargs={"observed": "mdp", **_CAR_EPISODIC},
+        observed="position, velocity, direction",
+        oracle="car-episodic-mdp-v0",
+        **_CAR,
+    ),
+    "car-episodic-concat20-v0": EnvInfo(
+        kwargs={"stack": 20, **_CAR_EPISODIC},
+        observed="20 frames of car-episodic-v0",
+        hidden="side of heaven, 20 steps after the priest",
+        skill="none (stacked baseline, shorter than the way back)",
+        oracle="car-episodic-mdp-v0",
+        **_CAR,
+    ),
+}
+
 # ---- Water maze (envs/water_maze.py) ----
+
+_WATER_MAZE = {
+    "entry_point": "envs.water_maze:make_water_maze",
+    "max_episode_steps": 200,
+    "action": "acceleration (2)",
+}
+ENVS |= {
+    "water-maze-simple-pomdp-v0": EnvInfo(
+        kwargs={"observed": "pomdp"},
+        observed="position, on the platform or not",
+        hidden="platform, velocity, visits",
+        skill="search once, remember a place over teleports",
+        oracle="water-maze-simple-mdp-v0",
+        **_WATER_MAZE,
+    ),
+    "water-maze-simple-mdp-v0": EnvInfo(
+        kwargs={"observed": "mdp"},
+        observed="position, on the platform or not, platform",
+        hidden="velocity, visits",
+        skill="(nearly) none",
+        oracle="water-maze-simple-state-v0",
+        **_WATER_MAZE,
+    ),
+    "water-maze-simple-state-v0": EnvInfo(
+        kwargs={"observed": "state"},
+        observed="position, on the platform or not, platform, velocity, visits",
+        oracle="water-maze-simple-state-v0",
+        **_WATER_MAZE,
+    ),
+}
 
 # ---- Reacher (envs/reacher.py) ----
 
 # ---- dm_control, states and pixels (envs/dm_control.py) ----
 
 # ---- Push-r-bump (envs/bumps.py) ----
+
+_BUMPS = {
+    "entry_point": "envs.bumps:Bumps",
+    "max_episode_steps": 50,
+    "action": "stroke, stiffness",
+}
+_TOUCH = {"observed": "tip position, finger angle", "hidden": "both bumps"}
+_SEEN = {"observed": "tip position, finger angle, both bumps"}
+ENVS |= {
+    "bumps-normal-test-v0": EnvInfo(
+        kwargs={"task": "normal-test"},
+        skill="feel, count and remember touches; act to find out",
+        oracle="bumps-normal-test-mdp-v0",
+        **_TOUCH,
+        **_BUMPS,
+    ),
+    "bumps-normal-test-mdp-v0": EnvInfo(
+        kwargs={"task": "normal-test", "full_state": True},
+        oracle="bumps-normal-test-mdp-v0",
+        **_SEEN,
+        **_BUMPS,
+    ),
+    "pbc-bumps-normal-pomdp-v0": EnvInfo(
+        kwargs={"task": "normal"},
+        skill="as bumps-normal-test, with a free layout",
+        oracle="pbc-bumps-normal-mdp-v0",
+        **_TOUCH,
+        **_BUMPS,
+    ),
+    "pbc-bumps-normal-mdp-v0": EnvInfo(
+        kwargs={"task": "normal", "full_state": True},
+        oracle="pbc-bumps-normal-mdp-v0",
+        **_SEEN,
+        **_BUMPS,
+    ),
+}
 
 # ---- pybullet locomotion (envs/locomotion.py) ----
