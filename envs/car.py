@@ -22,7 +22,7 @@ FLAG = 1.0
 
 
 def make_car(observed="full", episodic_limit=None, stack=1, render_mode=None):
-    """observed: a key of OBSERVED.  episodic_limit: see Car.  stack: observations joined into one."""
+    """observed: a key of OBSERVED.  episodic_limit: see Car.  stack: observations in one."""
     env = Car(observed, episodic_limit, render_mode)
     return concat(env, stack) if stack > 1 else env
 
@@ -74,7 +74,7 @@ class Car(gym.Env):
         return np.array([entries[i] for i in self._observed], np.float32)
 
     def render(self):
-        """Green flag: heaven; the priest's arrow is orange when he is heard.  (120, 600, 3) uint8."""
+        """Green flag: heaven; orange arrow: the priest is heard.  Returns (120, 600, 3) uint8."""
         canvas = Canvas(600, 120, scale=240, center=(0, 0.1))
         canvas.rectangle(PRIEST[0], -0.02, PRIEST[1], 0.3, PALE)
         canvas.line((-1.2, -0.03), (1.2, -0.03), 0.015, GREY)

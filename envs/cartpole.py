@@ -33,7 +33,7 @@ def make_cartpole(observed="full", stack=1, render_mode=None):
 
 
 class ContinuousCartPole(gym.Env):
-    """Action: force / 30 N in [-1, 1].  Reward: 1 a step.  Ends when the pole or the cart is out."""
+    """Action: force / 30 N in [-1, 1].  Reward: 1 a step.  Ends when pole or cart are out."""
 
     metadata: ClassVar[dict] = {"render_modes": ["rgb_array"], "render_fps": 50}
 

@@ -1,6 +1,7 @@
 """A point in a round pool looks for a platform that it cannot see, again and again.
 
-Entries of the full list [x, y, on the platform (0 or 1), platform x, platform y, vx, vy, visits / 5].
+Entries of the full list
+[x, y, on the platform (0 or 1), platform x, platform y, vx, vy, visits / 5].
 """
 
 import math
@@ -29,8 +30,8 @@ def make_water_maze(observed="pomdp", render_mode=None):
 class WaterMaze(gym.Env):
     """Action: acceleration (2,), each in [-0.03, 0.03].  Reward: 1 per step on the platform.
 
-    After five rewarded steps (not necessarily in a row) the point is put back to the centre, at rest.
-    The only sign of it is an observation at the centre with the flag still at 1;
+    After five rewarded steps (not necessarily in a row) the point is put back to the centre, at
+    rest. The only sign of it is an observation at the centre with the flag still at 1;
     `info["final_pos"]` has the place it was taken from, None on all other steps.
     """
 
@@ -77,7 +78,7 @@ class WaterMaze(gym.Env):
         return np.array(entries[: self._observed], np.float32)
 
     def render(self):
-        """Pool, platform (filled while the point is on it) and point with its velocity.  (300, 300, 3)."""
+        """Pool, platform (filled while visited), point and velocity.  Returns (300, 300, 3) uint8."""
         canvas = Canvas(300, 300, scale=140)
         canvas.circle((0, 0), 1.0, PALE)
         canvas.circle(self.platform, PLATFORM_RADIUS, GREEN if self.flag else WHITE)
