@@ -233,7 +233,71 @@ ENVS |= {
 
 # ---- Reacher (envs/reacher.py) ----
 
+_REACHER = {
+    "entry_point": "envs.reacher:make_reacher",
+    "max_episode_steps": 50,
+    "action": "2 torques",
+    "oracle": "reacher-mdp-v0",
+}
+ENVS |= {
+    "reacher-mdp-v0": EnvInfo(observed="joints, target, tip minus target", **_REACHER),
+    "reacher-pomdp-v0": EnvInfo(
+        kwargs={"hide_target": True},
+        observed="joints; target, tip minus target at the first step",
+        hidden="target after the first step",
+        skill="keep two numbers for 50 steps",
+        **_REACHER,
+    ),
+}
+
 # ---- dm_control, states and pixels (envs/dm_control.py) ----
+# The paper's ids. `find` answers for every other task of the suite by the same patterns.
+
+_DMC_VIEWS = {  # suffix of the id: observed, stack, and the three texts
+    "": ("full", 1, "x, cos, sin, their velocities", "-", "none"),
+    "-p": ("p", 1, "x, cos, sin", "both velocities", "differentiate (2 frames)"),
+    "-va": ("va", 1, "velocities, last action", "cart position, pole angle", "integrate"),
+    "-p-concat5": ("p", 5, "5 frames of x, cos, sin", "-", "none (stacked baseline)"),
+    "-va-concat10": (
+        *("va", 10, "10 frames of velocities, last action"),
+        *("cart position", "none (stacked baseline)"),
+    ),
+}
+ENVS |= {
+    f"dmc-cartpole-{task}{suffix}-v0": EnvInfo(
+        entry_point="envs.dm_control:make_state",
+        max_episode_steps=200,
+        kwargs={
+            **{"domain": "cartpole", "task": task, "stack": stack, "frame_skip": 5},
+            "observed": view,
+        },
+        observed=observed,
+        hidden=hidden,
+        action="force on the cart",
+        skill=skill,
+        oracle=f"dmc-cartpole-{task}-v0",
+    )
+    for task in ("balance", "swingup")
+    for suffix, (view, stack, observed, hidden, skill) in _DMC_VIEWS.items()
+}
+ENVS |= {
+    f"dmc-{domain}-{task}-mdp-img-concat3-v0": EnvInfo(
+        entry_point="envs.dm_control:make_pixels",
+        max_episode_steps=500,
+        kwargs={
+            **{"domain": domain, "task": task, "stack": 3, "frame_skip": 2},
+            "rgb": False,
+        },
+        observed="3 grey pictures of 84 x 84",
+        action=action,
+        skill="none; pixels",
+        oracle=f"dmc-{domain}-{task}-v0",
+    )
+    for domain, task, action in (
+        ("cartpole", "balance", "force on the cart"),
+        ("walker", "walk", "6 joint torques"),
+    )
+}
 
 # ---- Push-r-bump (envs/bumps.py) ----
 
