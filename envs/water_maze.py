@@ -78,7 +78,7 @@ class WaterMaze(gym.Env):
         return np.array(entries[: self._observed], np.float32)
 
     def render(self):
-        """Pool, platform (filled while visited), point and velocity.  Returns (300, 300, 3) uint8."""
+        """Pool, platform (filled when visited), point, velocity.  Returns (300, 300, 3) uint8."""
         canvas = Canvas(300, 300, scale=140)
         canvas.circle((0, 0), 1.0, PALE)
         canvas.circle(self.platform, PLATFORM_RADIUS, GREEN if self.flag else WHITE)
