@@ -338,3 +338,37 @@ ENVS |= {
 }
 
 # ---- pybullet locomotion (envs/locomotion.py) ----
+
+_LOCOMOTION = {
+    "entry_point": "envs.locomotion:Locomotion",
+    "max_episode_steps": 1000,
+    "action": "joint torques",
+}
+for _robot, _full in {
+    "halfcheetah": "HalfCheetahBulletEnv-v0",
+    "ant": "AntBulletEnv-v0",
+    "hopper": "HopperBulletEnv-v0",
+    "walker2d": "Walker2DBulletEnv-v0",
+}.items():
+    ENVS[_full] = EnvInfo(
+        kwargs={"robot": _robot},
+        observed="posture, velocities, foot contacts",
+        oracle=_full,
+        **_LOCOMOTION,
+    )
+    ENVS[f"{_robot}-p-v0"] = EnvInfo(
+        kwargs={"robot": _robot, "observed": "p"},
+        observed="posture, foot contacts",
+        hidden="velocities of body and joints",
+        skill="differentiate noisy, contact-rich motion",
+        oracle=_full,
+        **_LOCOMOTION,
+    )
+    ENVS[f"{_robot}-v-v0"] = EnvInfo(
+        kwargs={"robot": _robot, "observed": "v"},
+        observed="velocities of body and joints",
+        hidden="posture, foot contacts",
+        skill="integrate velocities from a known start",
+        oracle=_full,
+        **_LOCOMOTION,
+    )
