@@ -36,7 +36,9 @@ def write_file(path, *chunks):
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {path}: {error.strerror}; what was there before is kept") from error
+        raise RunError(
+            f"cannot write {path}: {error.strerror}; what was there before is kept"
+        ) from error
 
 
 def save_checkpoint(folder, state):
@@ -87,7 +89,9 @@ def load_checkpoint(path, script):
     if not isinstance(state, dict) or "script" not in state:
         raise UserError(f"{path} is not a checkpoint of this project")
     if state.get("version") != VERSION:
-        raise UserError(f"{path} has layout version {state.get('version')}, this code reads {VERSION}")
+        raise UserError(
+            f"{path} has layout version {state.get('version')}, this code reads {VERSION}"
+        )
     if state["script"] != script:
         name = state["script"]
         raise UserError(f"{path} was written by {name}.py; use: python {name}.py")
@@ -109,24 +113,29 @@ class RowFiles:
         self.history = [[]]  # the segment lists of the last checkpoints, newest last
         self.saved = 0
 
-    def save(self, folder, arrays, total):
+    def save(self, folder, name, arrays, total):
         """Writes rows saved..total, the last one still open, and returns the segments in force.
+
+        folder: of the run.  name: of this buffer within it.
 
         arrays: name -> array (capacity, ...).  A segment is [file name, first, end, CRC-32].
         """
-        folder = Path(folder) / "replay"
-        folder.mkdir(exist_ok=True)
+        folder = Path(folder) / name
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make {folder}: {error.strerror}") from error
         capacity = len(next(iter(arrays.values())))
         oldest = total + 1 - capacity
         first, end = max(self.saved, oldest), total + 1
         rows = np.arange(first, end) % capacity
         buffer = io.BytesIO()
-        np.savez(buffer, **{name: array[rows] for name, array in arrays.items()})
+        np.savez(buffer, **{key: array[rows] for key, array in arrays.items()})
         data = buffer.getbuffer()
-        name = f"rows-{first:012d}-{end:012d}.npz"
-        write_file(folder / name, data)
+        file = f"rows-{first:012d}-{end:012d}.npz"
+        write_file(folder / file, data)
         segments = [segment for segment in self.history[-1] if segment[2] > max(oldest, 0)]
-        segments.append([name, first, end, zlib.crc32(data)])
+        segments.append([file, first, end, zlib.crc32(data)])
         # The open row comes again in the next segment, when its action is known.
         self.saved = total
         self.history = [*self.history[-2:], segments]
@@ -136,11 +145,11 @@ class RowFiles:
                 path.unlink(missing_ok=True)
         return segments
 
-    def load(self, folder, arrays, segments):
+    def load(self, folder, name, arrays, segments):
         """Fills the arrays from the segments that a checkpoint lists."""
         capacity = len(next(iter(arrays.values())))
-        for name, first, end, checksum in segments:
-            path = Path(folder) / "replay" / name
+        for file, first, end, checksum in segments:
+            path = Path(folder) / name / file
             try:
                 data = path.read_bytes()
             except OSError as error:

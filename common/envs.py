@@ -2,14 +2,13 @@
 
 import difflib
 import importlib
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
 
 import envs
 from common.errors import RunError, UserError
-
-MAX_TAPE = 100_000  # steps of one episode that a checkpoint remembers, see SeededEpisodes
 
 
 def register_envs():
@@ -30,13 +29,18 @@ def _register(env_id):
     return info is not None
 
 
-def make_env(env_id, seed=0, render_mode=None):
+def make_env(env_id, seed=0, render_mode=None, num_envs=1):
     """A continuous-control environment with actions in [-1, 1] and one seed per episode.
 
     env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own.
     seed: of the sequence of episode seeds, see `SeededEpisodes`.
+    num_envs: more than one gives a vector environment that never resets by itself: `step` returns
+    the true last observation, and `reset(options={"reset_mask": ended})` starts the next episodes.
     Raises UserError if the id is unknown, a package is missing or the spaces do not fit.
     """
+    if num_envs > 1:
+        makers = [partial(make_env, env_id, seed + (k << 40), render_mode) for k in range(num_envs)]
+        return gym.vector.SyncVectorEnv(makers, autoreset_mode=gym.vector.AutoresetMode.DISABLED)
     module, _, name = env_id.rpartition(":")
     try:
         if module:
@@ -61,7 +65,34 @@ def make_env(env_id, seed=0, render_mode=None):
         env.close()
         raise
     env = gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
+    env = gym.wrappers.RecordEpisodeStatistics(env)
     return SeededEpisodes(env, seed)
+
+
+def check_flat(env):
+    """(obs_dim, action_dim) of an environment with flat observations; UserError if it has pictures."""
+    shape = env.observation_space.shape
+    if len(shape) != 1:
+        raise UserError(
+            f"{env.spec.id} has observations of shape {shape}; pictures are for conv_sac.py, "
+            "other shapes need gymnasium.wrappers.FlattenObservation"
+        )
+    return shape[0], env.action_space.shape[0]
+
+
+def env_state(env):
+    """For a checkpoint: where each environment stands in its sequence of episodes, and in which."""
+    if isinstance(env, gym.vector.VectorEnv):
+        return list(env.call("state_dict"))
+    return [env.state_dict()]
+
+
+def restore_env(env, states):
+    """Plays every saved episode up to where it was; returns obs, (obs_dim,) or (num_envs, obs_dim)."""
+    if isinstance(env, gym.vector.VectorEnv):
+        env.reset()
+        return np.stack([e.restore(state) for e, state in zip(env.envs, states, strict=True)])
+    return env.restore(states[0])
 
 
 def _check_spaces(env_id, env):
@@ -90,7 +121,7 @@ class SeededEpisodes(gym.Wrapper):
     def __init__(self, env, seed):
         super().__init__(env)
         self.seed, self.episode = seed, -1  # the episode under way, -1 before the first reset
-        self.tape = []  # its actions so far
+        self.tape, self.steps = bytearray(), 0  # its actions so far, as float32
         self._shape = env.observation_space.shape
         self._dtype = np.uint8 if env.observation_space.dtype == np.uint8 else np.float32
 
@@ -98,14 +129,19 @@ class SeededEpisodes(gym.Wrapper):
         if seed is not None:  # starts another sequence of episodes
             self.seed, self.episode = seed, -1
         self.episode += 1
-        self.tape = []
+        self.tape, self.steps = bytearray(), 0
         sequence = np.random.SeedSequence([self.seed, self.episode])
         obs, info = self._guard(self.env.reset, seed=int(sequence.generate_state(1)[0] >> 1))
         return self._checked(obs), info
 
     def step(self, action):
-        if len(self.tape) < MAX_TAPE:
-            self.tape.append(np.array(action, np.float32))
+        action = np.asarray(action, np.float32)
+        if not np.isfinite(action).all():
+            raise RunError(
+                f"{self._where()}: the policy's action is {action}, learning has diverged"
+            )
+        self.tape += action.tobytes()
+        self.steps += 1
         obs, reward, terminated, truncated, info = self._guard(self.env.step, action)
         if not np.isfinite(reward):
             raise RunError(f"{self._where()}: the reward is {reward}")
@@ -113,20 +149,16 @@ class SeededEpisodes(gym.Wrapper):
 
     def state_dict(self):
         """Position in the sequence of episodes, in types that torch.save keeps without pickle."""
-        full = len(self.tape) >= MAX_TAPE
-        tape = [] if full else [action.tolist() for action in self.tape]
-        return {"seed": self.seed, "episode": self.episode, "tape": tape, "tape_full": full}
+        tape = np.frombuffer(self.tape, np.float32).tolist()
+        return {"seed": self.seed, "episode": self.episode, "tape": tape}
 
     def restore(self, state):
-        """Plays the saved episode up to where it was; returns (obs, True).
-
-        Returns (None, False) if that is not possible because the episode was longer than MAX_TAPE.
-        """
+        """Plays the saved episode again up to where it was; returns the observation there."""
         self.seed, self.episode = state["seed"], state["episode"] - 1
         obs, _ = self.reset()
-        for action in state["tape"]:
-            obs, *_ = self.step(np.array(action, np.float32))
-        return (None, False) if state["tape_full"] else (obs, True)
+        for action in np.array(state["tape"], np.float32).reshape(-1, *self.action_space.shape):
+            obs, *_ = self.step(action)
+        return obs
 
     def _guard(self, call, *args, **kwargs):
         try:
@@ -143,9 +175,11 @@ class SeededEpisodes(gym.Wrapper):
                 f"{self._where()}: observation of shape {obs.shape} instead of {self._shape}"
             )
         if self._dtype is np.float32 and not np.isfinite(obs).all():
-            raise RunError(f"{self._where()}: the observation has values that are not finite: {obs}")
+            raise RunError(
+                f"{self._where()}: the observation has values that are not finite: {obs}"
+            )
         return obs
 
     def _where(self):
         name = self.spec.id if self.spec else type(self.unwrapped).__name__
-        return f"{name}, episode {self.episode}, step {len(self.tape)}"
+        return f"{name}, episode {self.episode}, step {self.steps}"

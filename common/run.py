@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import random
 import signal
 import statistics
 import sys
@@ -17,6 +18,7 @@ from tqdm import tqdm
 
 from common.checkpoint import NAME, load_checkpoint, save_checkpoint
 from common.errors import RunError, UserError
+from common.video import Film
 
 COLUMNS = [
     "global_step",
@@ -69,6 +71,54 @@ def load_resumed(args, script):
     return state, args
 
 
+def set_up_torch(args):
+    """Threads, device and seeds, and says which. Raises UserError if the device is not there."""
+    try:
+        device = torch.device(args.device)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"--device {args.device} is not to be had here ({reason}); try cpu"
+        ) from error
+    torch.set_num_threads(args.num_threads)
+    torch.manual_seed(args.seed)
+    random.seed(args.seed)
+    print(f"device {device}, {args.num_threads} threads, seed {args.seed}", file=sys.stderr)
+
+
+def check_memory(num_bytes, args):
+    """Says how much memory the replay buffer takes; UserError if this machine has not that much."""
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):  # not known on this system
+        free = float("inf")
+    print(f"replay memory: {num_bytes / 2**20:.0f} MiB when full", file=sys.stderr)
+    if num_bytes > free:
+        raise UserError(
+            f"--buffer-size {args.buffer_size} needs {num_bytes / 2**30:.1f} GiB of memory, "
+            f"{free / 2**30:.1f} GiB are free; choose a smaller one"
+        )
+
+
+def report(args, returns, lengths, successes):
+    """Prints what --evaluate measured, for people or as JSON."""
+    result = {
+        "episodes": len(returns),
+        "return_mean": statistics.fmean(returns),
+        "return_std": statistics.pstdev(returns),
+        "return_min": min(returns),
+        "return_max": max(returns),
+        "length_mean": statistics.fmean(lengths),
+    }
+    if successes:
+        result["success_rate"] = statistics.fmean(successes)
+    if args.json:
+        print(json.dumps(result | {"returns": returns, "lengths": lengths}))
+    else:
+        print("  ".join(f"{name} {value:.6g}" for name, value in result.items()))
+
+
 class Run:
     """One run folder: runs/<env>__<script>__<seed>__<time>/.
 
@@ -78,7 +128,7 @@ class Run:
     def __init__(self, args, script, state=None):
         """args: parsed arguments.  state: of a checkpoint to go on from, None for a new run."""
         self.args, self.script = args, script
-        self.stopped_by = None
+        self.stopped_by, self.last_logged = None, None
         self._losses, self._num_losses, self._returns = {}, 0, []
         self.before = state["wall_seconds"] if state else 0.0  # of earlier processes
         if state is None:
@@ -88,6 +138,8 @@ class Run:
             path = Path(args.resume)
             self.folder = path if path.is_dir() else path.parent
             self._cut_progress(state["global_step"])
+            # What had been collected since the last row of progress.csv.
+            self._returns, self._losses, self._num_losses = state["pending"]
         step = state["global_step"] if state else 0
         self._rate_mark = (step, time.perf_counter())
         try:
@@ -118,7 +170,9 @@ class Run:
         for name, loss in losses.items():
             loss = loss.detach()
             if loss.device.type == "cpu" and not loss.isfinite():
-                raise RunError(f"{name} is {loss.item()} at step {global_step}; {self._where_saved()}")
+                raise RunError(
+                    f"{name} is {loss.item()} at step {global_step}; {self._where_saved()}"
+                )
             self._losses[name] = self._losses[name] + loss if name in self._losses else loss.clone()
 
     def add_returns(self, info, ended):
@@ -146,7 +200,9 @@ class Run:
         losses = {name: (loss / self._num_losses).item() for name, loss in self._losses.items()}
         for name, loss in losses.items():
             if not np.isfinite(loss):
-                raise RunError(f"{name} became {loss} before step {global_step}; {self._where_saved()}")
+                raise RunError(
+                    f"{name} became {loss} before step {global_step}; {self._where_saved()}"
+                )
         if successes:
             losses["eval_success_rate"] = statistics.fmean(successes)
         self._append_csv(row | {"eval_success_rate": losses.get("eval_success_rate", "")})
@@ -159,6 +215,13 @@ class Run:
             train=f"{row['train_return_mean']:.1f}", eval=f"{row['eval_return_mean']:.1f}"
         )
         self._losses, self._num_losses, self._returns = {}, 0, []
+        self.last_logged = global_step
+
+    def film(self, global_step):
+        """A film of every tenth evaluation with --video, else None."""
+        if not self.args.video or (global_step // self.args.eval_every) % 10:
+            return None
+        return Film(self.folder / f"step-{global_step}.mp4")
 
     def note(self, text):
         """Prints a line without breaking the progress bar."""
@@ -170,19 +233,13 @@ class Run:
 
     # ---- Saving ----
 
-    def save(self, state):
-        """Writes a checkpoint. state: what the script wants in it, see each script."""
+    def save(self, **state):
+        """Writes a checkpoint. state: what the script wants in it; shown in each script's `save`."""
         versions = {"torch": str(torch.__version__), "numpy": np.__version__}
-        pending = {"returns": self._returns, "losses": self._losses, "num_losses": self._num_losses}
+        pending = [self._returns, self._losses, self._num_losses]
         args = {name: value for name, value in vars(self.args).items() if name != "typed"}
         extra = {"script": self.script, "args": args, "versions": versions, "pending": pending}
         save_checkpoint(self.folder, state | extra | {"wall_seconds": self.wall_seconds()})
-
-    def restore(self, state):
-        """Takes over what the checkpoint had collected since its last row of progress.csv."""
-        pending = state["pending"]
-        self._returns, self._losses = pending["returns"], pending["losses"]
-        self._num_losses = pending["num_losses"]
 
     def finish(self):
         """Closes all files, says where the results are, returns the exit code."""
@@ -238,7 +295,9 @@ class Run:
                     writer.writeheader()
                 writer.writerow(row)
         except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror}; {self._where_saved()}") from error
+            raise RunError(
+                f"cannot write {path}: {error.strerror}; {self._where_saved()}"
+            ) from error
 
     def _cut_progress(self, global_step):
         """Drops rows written after the checkpoint: they will be written again, equal."""
@@ -247,6 +306,9 @@ class Run:
             lines = path.read_text().splitlines(keepends=True)
             keep = [line for line in lines[1:] if line[-1:] == "\n"]
             keep = [line for line in keep if int(line.split(",")[0]) <= global_step]
+            # The extra evaluation at the end of a run is not one that a longer run makes.
+            every, n = self.args.eval_every, getattr(self.args, "num_envs", 1)
+            keep = [line for line in keep if int(line.split(",")[0]) % every < n]
             temporary = path.with_suffix(".tmp")
             temporary.write_text("".join(lines[:1] + keep))
             os.replace(temporary, path)
@@ -265,7 +327,9 @@ class Run:
             import wandb
         except ImportError as error:
             raise UserError("--track needs Weights & Biases: pip install wandb") from error
-        return wandb.init(project="recurrent-off-policy-rl", name=self.folder.name, config=self.args)
+        return wandb.init(
+            project="recurrent-off-policy-rl", name=self.folder.name, config=self.args
+        )
 
 
 def read_progress(path):

@@ -1,0 +1,734 @@
+"""Recurrent Soft Actor-Critic (RSAC): SAC that acts on its memory of the whole episode.
+
+Where one observation does not show the state, the history does: what was seen and done so far. An
+LSTM sums it up, one for the actor and one for the critics, trained through time on windows of
+episodes from replay. Before each window the memory is warmed up on the steps that led to it.
+Extends sac.py: windows instead of single steps, `Memory`, masked means, a hidden state in the loop.
+
+Papers: Yang & Nguyen 2021, arXiv:2110.12628v1 (recurrent off-policy baselines). Kapturowski et al.
+2019, "R2D2" (burn-in). Ni et al. 2022, arXiv:2110.05038v3 (separate memories, action as input).
+Heess et al. 2015, arXiv:1512.04455v1 (RDPG). Luo et al. 2024, "RESeL" (a learning rate of its own).
+
+    python rsac.py --env-id pendulum-p-v0
+
+Docs: docs/rsac.md.  One memory for actor and critics: rsac_sharing.py.
+"""
+
+import argparse
+
+from common.cli import Parser, integer, number, run_cli
+
+# ---- 1. Arguments ----
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    g = parser.add_argument_group("run")
+    g.add_argument(
+        "--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours"
+    )
+    g.add_argument("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    g.add_argument("--total-steps", type=integer(1), default=20_000, help="length [env steps]")
+    g.add_argument(
+        "--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu"
+    )
+    g.add_argument("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
+    g.add_argument("--log-dir", default="runs", help="where run folders go")
+    g.add_argument("--run-name", help="folder name instead of <env>__<script>__<seed>__<time>")
+    g.add_argument("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
+    g.add_argument("--track", action="store_true", help="also log to Weights & Biases")
+
+    g = parser.add_argument_group("schedule")
+    g.add_argument("--num-envs", type=integer(1), default=1, help="environments stepped together")
+    g.add_argument(
+        "--learning-starts", type=integer(1), default=1000, help="random actions before [env steps]"
+    )
+    g.add_argument(
+        "--update-every", type=integer(1), default=1, help="period of learning [env steps]"
+    )
+    g.add_argument(
+        "--updates-per-step",
+        type=number(0),
+        default=1.0,
+        help="updates per env step; more learns from fewer steps but costs time",
+    )
+    g.add_argument("--batch-size", type=integer(1), default=16, help="B [windows]")
+    g.add_argument(
+        "--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]"
+    )
+
+    g = parser.add_argument_group("networks")
+    g.add_argument(
+        "--hidden-dims",
+        type=integer(1),
+        nargs="+",
+        default=[128, 128],
+        help="width of each hidden layer",
+    )
+
+    g = parser.add_argument_group("algorithm")
+    g.add_argument("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    g.add_argument(
+        "--tau",
+        type=number(0, 1),
+        default=0.005,
+        help="step of the target networks towards the online ones",
+    )
+    g.add_argument(
+        "--lr",
+        type=number(0),
+        default=1e-3,
+        help="learning rate of every network but the memories (Adam)",
+    )
+    g.add_argument(
+        "--lr-schedule",
+        choices=["constant", "linear"],
+        default="constant",
+        help="linear falls to 0 at --total-steps",
+    )
+
+    g = parser.add_argument_group("entropy")
+    g.add_argument(
+        "--autotune", action=argparse.BooleanOptionalAction, default=True, help="learn alpha"
+    )
+    g.add_argument(
+        "--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned"
+    )
+    g.add_argument(
+        "--target-entropy", type=float, help="[nats]; minus the action dimension if not given"
+    )
+
+    g = parser.add_argument_group("memory")
+    g.add_argument(
+        "--sequence-length",
+        type=integer(0),
+        default=32,
+        help="T, window that is learned from [env steps]; 0 = whole episodes",
+    )
+    g.add_argument(
+        "--burn-in",
+        type=integer(0),
+        default=1000,
+        help="steps before the window that warm up the memory, at most",
+    )
+    g.add_argument("--rnn", choices=["lstm", "gru", "rnn"], default="lstm", help="kind of memory")
+    g.add_argument("--rnn-hidden", type=integer(1), default=64, help="width of the memory")
+    g.add_argument("--rnn-layers", type=integer(1), default=1, help="layers of the memory")
+    g.add_argument("--rnn-lr", type=number(0), default=1e-3, help="learning rate of the memories")
+    g.add_argument(
+        "--memory-input",
+        choices=["obs", "obs-action", "obs-action-reward"],
+        default="obs-action",
+        help="what the memory reads: the observation, with the last action and reward",
+    )
+    g.add_argument(
+        "--skip",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="heads also see the observation itself",
+    )
+    g.add_argument(
+        "--rnn-per-critic",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="two memories for the two critics instead of one",
+    )
+    g.add_argument(
+        "--rnn-target",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="targets remember with target networks of the memories",
+    )
+    g.add_argument(
+        "--behaviour-refresh",
+        choices=["step", "episode"],
+        default="step",
+        help="when the acting policy takes over new weights",
+    )
+
+    g = parser.add_argument_group("evaluation and logging")
+    g.add_argument("--eval-every", type=integer(1), default=500, help="period [env steps]")
+    g.add_argument(
+        "--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time"
+    )
+    g.add_argument(
+        "--save-every", type=integer(1), default=10_000, help="period of checkpoints [env steps]"
+    )
+    g.add_argument(
+        "--evaluate", metavar="PATH", help="no training: run the policy of this checkpoint"
+    )
+    g.add_argument("--episodes", type=integer(1), default=10, help="how many, with --evaluate")
+    g.add_argument("--json", action="store_true", help="print the result of --evaluate as JSON")
+    g.add_argument(
+        "--video",
+        action="store_true",
+        help="film an episode of --evaluate, and of every 10th evaluation while training",
+    )
+    args = parser.parse(argv)
+    if args.autotune and args.alpha == 0:
+        parser.error("--alpha 0 cannot be learned, its logarithm is infinite; add --no-autotune")
+    return args
+
+
+if __name__ == "__main__":
+    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from common.checkpoint import RowFiles, get_rng_state, load_checkpoint, set_rng_state
+from common.envs import check_flat, env_state, make_env, restore_env
+from common.run import Run, check_memory, load_resumed, report, set_up_torch
+from common.video import Film
+
+# ---- 2. Replay buffer ----
+
+
+class ReplayBuffer:
+    """A ring of env steps that holds each observation once.
+
+    Row k is [obs_k | action_k | reward_k | terminated_k]; its next observation is that of row k + 1.
+    The last observation of an episode takes a row of its own, without a step. `t` is the time of a
+    row within its episode, -1 for rows without a step.
+    """
+
+    def __init__(self, capacity, obs_dim, action_dim, num_envs=1):
+        capacity //= num_envs
+        self.obs_dim, self.action_dim, self.num_envs = obs_dim, action_dim, num_envs
+        self.rows = np.empty((num_envs, capacity, obs_dim + action_dim + 2), np.float32)
+        self.t = np.full((num_envs, capacity), -1, np.int32)
+        self.length = np.zeros((num_envs, capacity), np.int32)  # of the episode starting at a row
+        self.next_row = np.zeros(num_envs, np.int64)  # counted from the start of the run
+        self.next_t = np.zeros(num_envs, np.int32)
+        self.files = [RowFiles() for _ in range(num_envs)]
+
+    def add(self, obs, action, reward, next_obs, terminated, truncated):
+        """Stores one step of each environment: arrays (dim,) or (num_envs, dim), numbers or (num_envs,)."""
+        n, capacity = self.num_envs, self.t.shape[1]
+        env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
+        step = [obs.reshape(n, -1), action.reshape(n, -1)]
+        step += [np.reshape(reward, (n, 1)), np.reshape(terminated, (n, 1))]
+        self.rows[env, row] = np.concatenate(step, axis=1)
+        self.t[env, row] = self.next_t
+        self.rows[env, row_after] = 0
+        self.rows[env, row_after, : self.obs_dim] = next_obs
+        self.t[env, row_after] = -1  # until its own step is known
+        self.length[env, (self.next_row - self.next_t) % capacity] = self.next_t + 1
+        ended = np.reshape(np.logical_or(terminated, truncated), n)
+        self.next_row += 1 + ended
+        self.next_t = np.where(ended, 0, self.next_t + 1)
+
+    def draw(self, size, rng):
+        """`size` steps, uniformly, whose episode is stored from its start: env, first row, t, length."""
+        capacity = self.t.shape[1]
+        env = rng.integers(self.num_envs, size=size)
+        oldest = np.maximum(0, self.next_row + 1 - capacity)
+        row = rng.integers(oldest[env], self.next_row[env])
+        t = self.t[env, row % capacity]
+        good = (t >= 0) & (row - t >= oldest[env])
+        env, first, t = env[good], (row - t)[good], t[good]
+        return env, first, t, self.length[env, first % capacity]
+
+    def sample(self, batch_size, sequence_length, burn_in, rng):
+        """Windows of episodes, with the history before them.
+
+        Each is laid around a step drawn uniformly; all begin at the same time `start` of their
+        episode, so that the steps before form one batch without padding.
+
+        Returns history (B, K + T + 1, obs_dim + action_dim + 1) = [obs | last action | last reward],
+        where K <= burn_in steps come before the window, and of the window action (B, T, action_dim),
+        reward, terminated, mask (B, T, 1); mask is 0 on padding beyond the end of an episode.
+        """
+        drawn = self.draw(batch_size, rng)
+        while len(drawn[0]) == 0:
+            drawn = self.draw(batch_size, rng)
+        start, length = 0, sequence_length
+        if sequence_length:
+            t, end = drawn[2][0], drawn[3][0]
+            start = min(max(0, t - rng.integers(length)), max(0, end - length))
+        env, first, _, end = (x[drawn[3] > start] for x in drawn)
+        while len(env) < batch_size:
+            drawn = self.draw(batch_size, rng)
+            more = drawn[3] > start
+            env, first = np.append(env, drawn[0][more]), np.append(first, drawn[1][more])
+            end = np.append(end, drawn[3][more])
+        env, first, end = env[:batch_size, None], first[:batch_size, None], end[:batch_size, None]
+        if not sequence_length:
+            length = end.max()
+
+        steps = min(start, burn_in)  # K
+        t = np.arange(start - steps - 1, start + length + 1)  # (K + T + 2,)
+        row = first + np.clip(t, 0, end)  # (B, K + T + 2), never outside the episode
+        rows = torch.from_numpy(self.rows[env, row % self.t.shape[1]])
+        obs, action, reward, terminated = rows.split([self.obs_dim, self.action_dim, 1, 1], dim=-1)
+        last = torch.cat([action, reward], dim=-1)[:, :-1]
+        if t[0] < 0:
+            last[:, 0] = 0  # nothing was done before the first step
+        history = torch.cat([obs[:, 1:], last], dim=-1)
+        window = slice(steps + 1, -1)
+        mask = torch.from_numpy((t[window] < end).astype(np.float32))[..., None]
+        return history, action[:, window], reward[:, window], terminated[:, window], mask
+
+    def state_dict(self, folder):
+        """What a checkpoint keeps; rows that are not on disk yet go to files in `folder`."""
+        arrays = [{"rows": self.rows[k], "t": self.t[k]} for k in range(self.num_envs)]
+        saved = [
+            files.save(folder, f"replay{k}", arrays[k], int(self.next_row[k]))
+            for k, files in enumerate(self.files)
+        ]
+        return {"next_row": self.next_row.tolist(), "next_t": self.next_t.tolist(), "files": saved}
+
+    def load_state_dict(self, state, folder):
+        """Puts back exactly the rows that the checkpoint knew."""
+        for k, files in enumerate(self.files):
+            arrays = {"rows": self.rows[k], "t": self.t[k]}
+            files.load(folder, f"replay{k}", arrays, state["files"][k])
+        self.next_row[:], self.next_t[:] = state["next_row"], state["next_t"]
+        for env, t in enumerate(self.t):
+            row = np.flatnonzero(t >= 0)
+            np.maximum.at(self.length[env], (row - t[row]) % len(t), t[row] + 1)
+
+
+# ---- 3. Networks ----
+
+
+def mlp(input_dim, hidden_dims, output_dim):
+    layers = []
+    for hidden_dim in hidden_dims:
+        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
+        input_dim = hidden_dim
+    return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
+
+
+class Memory(nn.Module):
+    """Sums up the history, [obs | last action | last reward] at every step, in a feature vector."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.obs_dim, self.skip = obs_dim, args.skip
+        widths = {"obs": 0, "obs-action": action_dim, "obs-action-reward": action_dim + 1}
+        self.input_dim = obs_dim + widths[args.memory_input]
+        cell = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[args.rnn]
+        self.rnn = cell(self.input_dim, args.rnn_hidden, args.rnn_layers, batch_first=True)
+        self.feat_dim = args.rnn_hidden + (obs_dim if args.skip else 0)
+
+    def forward(self, history, hidden=None):
+        """history (B, T, .), hidden state before it -> feat (B, T, feat_dim), hidden state after it."""
+        feat, hidden = self.rnn(history[..., : self.input_dim], hidden)
+        if self.skip:
+            feat = torch.cat([feat, history[..., : self.obs_dim]], dim=-1)
+        return feat, hidden
+
+    def window(self, history, burn_in):
+        """Features of the steps after the first `burn_in`, which only warm up the hidden state."""
+        hidden = None
+        if burn_in:
+            with torch.no_grad():
+                _, hidden = self(history[:, :burn_in])
+        return self(history[:, burn_in:], hidden)[0]
+
+
+class Actor(nn.Module):
+    """The policy: a Gaussian squashed by tanh, so that actions lie in (-1, 1)."""
+
+    def __init__(self, feat_dim, action_dim, hidden_dims):
+        super().__init__()
+        self.net = mlp(feat_dim, hidden_dims, 2 * action_dim)
+
+    def forward(self, feat):
+        """feat (..., feat_dim) -> mean and log standard deviation before tanh, (..., action_dim)."""
+        mean, log_std = self.net(feat).chunk(2, dim=-1)
+        return mean, log_std.clamp(-20, 2)
+
+    def sample(self, feat):
+        """A random action (..., action_dim) that gradients pass through, and its log_prob (..., 1)."""
+        mean, log_std = self(feat)
+        noise = torch.randn_like(mean)
+        u = mean + log_std.exp() * noise
+        log_prob = -0.5 * noise.square() - log_std - 0.5 * np.log(2 * np.pi)
+        # Change of variables (arXiv:1801.01290v2, Eq. 21): minus log(1 - tanh(u)^2), written so
+        # that it neither overflows nor rounds to log(0) where tanh saturates.
+        log_prob = log_prob - 2 * (np.log(2) - u - F.softplus(-2 * u))
+        return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
+
+    def mode(self, feat):
+        """The action without noise, for evaluation."""
+        return torch.tanh(self(feat)[0])
+
+
+class QNetwork(nn.Module):
+    """A critic: the expected return after `action`."""
+
+    def __init__(self, feat_dim, action_dim, hidden_dims):
+        super().__init__()
+        self.net = mlp(feat_dim + action_dim, hidden_dims, 1)
+
+    def forward(self, feat, action):
+        """(..., feat_dim), (..., action_dim) -> (..., 1)"""
+        return self.net(torch.cat([feat, action], dim=-1))
+
+
+class Critics(nn.Module):
+    """Two Q-networks: they err differently, and the lower of the two is trusted."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.qf1_rnn = Memory(obs_dim, action_dim, args)
+        self.qf2_rnn = Memory(obs_dim, action_dim, args) if args.rnn_per_critic else self.qf1_rnn
+        self.qf1 = QNetwork(self.qf1_rnn.feat_dim, action_dim, args.hidden_dims)
+        self.qf2 = QNetwork(self.qf2_rnn.feat_dim, action_dim, args.hidden_dims)
+
+    def remember(self, history, burn_in):
+        """history (B, K + T + 1, .) -> features of the window for each critic, (B, T + 1, feat_dim)"""
+        qf1_feat = self.qf1_rnn.window(history, burn_in)
+        if self.qf2_rnn is self.qf1_rnn:
+            return qf1_feat, qf1_feat
+        return qf1_feat, self.qf2_rnn.window(history, burn_in)
+
+    def forward(self, qf1_feat, qf2_feat, action):
+        """(B, T, feat_dim) twice, (B, T, action_dim) -> q1, q2, both (B, T, 1)"""
+        return self.qf1(qf1_feat, action), self.qf2(qf2_feat, action)
+
+
+class Agent(nn.Module):
+    """All networks of one agent and its temperature."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.actor_rnn = Memory(obs_dim, action_dim, args)
+        self.actor = Actor(self.actor_rnn.feat_dim, action_dim, args.hidden_dims)
+        self.critics = Critics(obs_dim, action_dim, args)
+        self.critics_target = copy.deepcopy(self.critics)
+        self.log_alpha = nn.Parameter(torch.tensor(args.alpha).log(), args.autotune)
+        # The networks that act in training: the learner itself, or a copy that stays the same
+        # for a whole episode, so that its hidden state stems from one set of weights.
+        self.behaviour = [self.actor_rnn, self.actor]
+        if args.behaviour_refresh == "episode":
+            self.behaviour = nn.ModuleList(copy.deepcopy(self.behaviour))
+        self.to(args.device)
+
+    def refresh_behaviour(self):
+        for acting, learner in zip(self.behaviour, [self.actor_rnn, self.actor], strict=True):
+            if acting is not learner:
+                acting.load_state_dict(learner.state_dict())
+
+    @torch.no_grad()
+    def act(self, history, hidden=None, deterministic=False):
+        """The next action, in [-1, 1], and the hidden state after `history`.
+
+        history: last step's (obs | last action | last reward), (.,) or (N, .) as NumPy.
+        """
+        rnn, actor = [self.actor_rnn, self.actor] if deterministic else self.behaviour
+        history = torch.as_tensor(history, device=self.log_alpha.device)
+        feat, hidden = rnn(history.reshape(-1, 1, history.shape[-1]), hidden)
+        feat = feat.reshape(*history.shape[:-1], -1)
+        action = actor.mode(feat) if deterministic else actor.sample(feat)[0]
+        return action.cpu().numpy(), hidden
+
+
+def forget(hidden, ended):
+    """Clears the hidden state of the environments whose episode has ended; ended: bool or (N,)."""
+    for h in hidden if isinstance(hidden, tuple) else [hidden]:
+        h[:, torch.from_numpy(np.atleast_1d(ended))] = 0
+
+
+def join(obs, last_action, last_reward):
+    """What the memory reads at one step: (., obs_dim + action_dim + 1)."""
+    return np.concatenate([obs, last_action, last_reward[..., None]], axis=-1).astype(np.float32)
+
+
+# ---- 4. Losses ----
+
+
+def td_target(reward, terminated, next_value, gamma):
+    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
+
+    reward, terminated, next_value: (B, 1) or (B, T, 1).  gamma: discount per env step.
+    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
+    beyond it is real, and `next_value` is that of the true last observation.
+    Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
+    """
+    if not reward.shape == terminated.shape == next_value.shape:
+        shapes = [tuple(x.shape) for x in (reward, terminated, next_value)]
+        raise ValueError(f"reward, terminated and next_value must have equal shapes, not {shapes}")
+    return reward + gamma * (1 - terminated) * next_value
+
+
+def critics_loss(q1, q2, y):
+    """Both critics' half squared errors (arXiv:1812.05905v2, Eq. 5), per element."""
+    return 0.5 * (q1 - y).square() + 0.5 * (q2 - y).square()
+
+
+def actor_loss(log_prob, q1, q2, alpha):
+    """alpha log pi(a|o) - min Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element."""
+    return alpha * log_prob - torch.min(q1, q2)
+
+
+def alpha_loss(log_alpha, log_prob, target_entropy):
+    """Raises alpha while the entropy, -log_prob, is below its target, per element.
+
+    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha as in the authors' code: the
+    same sign, and steps that do not shrink with alpha.
+    """
+    return -log_alpha * (log_prob.detach() + target_entropy)
+
+
+def masked_mean(x, mask):
+    """Mean over real steps: padding must touch neither the sum nor the count.  x, mask: (B, T, 1)"""
+    return torch.where(mask > 0, x, 0).sum() / mask.sum()
+
+
+@torch.no_grad()
+def soft_update(target, online, tau):
+    """target <- (1 - tau) target + tau online, all tensors in one call."""
+    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+
+
+def make_adam(*groups):
+    """Adam over groups of (parameters, learning rate), fused: one call for all tensors."""
+    groups = [{"params": list(params), "lr": lr, "base_lr": lr} for params, lr in groups]
+    return torch.optim.Adam(groups, fused=True)
+
+
+def make_optimizers(agent, args):
+    memories = [*agent.critics.qf1_rnn.parameters()]
+    if args.rnn_per_critic:
+        memories += agent.critics.qf2_rnn.parameters()
+    heads = [*agent.critics.qf1.parameters(), *agent.critics.qf2.parameters()]
+    return {
+        "critics": make_adam((heads, args.lr), (memories, args.rnn_lr)),
+        "actor": make_adam(
+            (agent.actor.parameters(), args.lr), (agent.actor_rnn.parameters(), args.rnn_lr)
+        ),
+        "alpha": make_adam(([agent.log_alpha], args.lr)),
+    }
+
+
+def scale_lr(optimizers, factor):
+    for optimizer in optimizers.values():
+        for group in optimizer.param_groups:
+            group["lr"] = factor * group["base_lr"]
+
+
+def step(optimizer, loss):
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+
+
+def update(agent, optimizers, batch, args):
+    """One gradient step for each network: critics, actor, alpha, then the targets.
+
+    Features of o_0 .. o_T come from one pass over the window; steps 0..T-1 are learned from and
+    steps 1..T give the next values. Every tensor below but `history` is (B, T, .).
+    """
+    history, action, reward, terminated, mask = zero_padding(*batch)
+    burn_in = history.shape[1] - action.shape[1] - 1
+    alpha = agent.log_alpha.exp().detach()
+    actor_feat = agent.actor_rnn.window(history, burn_in)  # (B, T + 1, feat_dim)
+
+    qf1_feat, qf2_feat = agent.critics.remember(history, burn_in)
+    with torch.no_grad():
+        next_action, next_log_prob = agent.actor.sample(actor_feat[:, 1:])
+        feats = qf1_feat, qf2_feat
+        if args.rnn_target:
+            feats = agent.critics_target.remember(history, burn_in)
+        next_q = torch.min(*agent.critics_target(feats[0][:, 1:], feats[1][:, 1:], next_action))
+        # The entropy bonus of the steps to come belongs to their value.
+        y = td_target(reward, terminated, next_q - alpha * next_log_prob, args.gamma)
+    q1, q2 = agent.critics(qf1_feat[:, :-1], qf2_feat[:, :-1], action)
+    qf_loss = masked_mean(critics_loss(q1, q2, y), mask)
+    step(optimizers["critics"], qf_loss)
+
+    new_action, log_prob = agent.actor.sample(actor_feat[:, :-1])
+    # The critics only judge here: without requires_grad nothing is computed for their weights.
+    # Their memories have just learned, so they remember anew: old features do not fit new heads.
+    agent.critics.requires_grad_(False)
+    qf1_feat, qf2_feat = agent.critics.remember(history[:, :-1], burn_in)
+    q1, q2 = agent.critics(qf1_feat, qf2_feat, new_action)
+    agent.critics.requires_grad_(True)
+    pi_loss = masked_mean(actor_loss(log_prob, q1, q2, alpha), mask)
+    step(optimizers["actor"], pi_loss)
+
+    entropy = -masked_mean(log_prob.detach(), mask)
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "alpha": alpha, "entropy": entropy}
+    if args.autotune:
+        per_step = alpha_loss(agent.log_alpha, log_prob, args.target_entropy)
+        losses["alpha_loss"] = masked_mean(per_step, mask)
+        step(optimizers["alpha"], losses["alpha_loss"])
+
+    soft_update(agent.critics_target, agent.critics, args.tau)
+    return losses
+
+
+def zero_padding(history, action, reward, terminated, mask):
+    """Whatever stands in the padding, even NaN, becomes 0: NaN * 0 would be NaN in the gradients."""
+    real_obs = F.pad(mask, (0, 0, history.shape[1] - mask.shape[1], 0), value=1.0)
+    history = torch.where(real_obs > 0, history, 0)
+    padded = [torch.where(mask > 0, x, 0) for x in (action, reward, terminated)]
+    return history, *padded, mask
+
+
+# ---- 5. Evaluation ----
+
+
+def evaluate(agent, env, episodes, seed, film=None):
+    """Whole episodes with the deterministic policy; returns lists: returns, lengths, successes.
+
+    seed: of the sequence of start states.  film: a `common.video.Film` for the first episode.
+    """
+    returns, lengths, successes = [], [], []
+    obs, _ = env.reset(seed=seed)
+    history, hidden = join(obs, np.zeros(env.action_space.shape), np.zeros(())), None
+    while len(returns) < episodes:
+        action, hidden = agent.act(history, hidden, deterministic=True)
+        if film and not returns:
+            film.add(env, obs, action, hidden)
+        obs, reward, terminated, truncated, info = env.step(action)
+        history = join(obs, action, np.asarray(reward))
+        if terminated or truncated:
+            returns.append(float(info["episode"]["r"]))
+            lengths.append(int(info["episode"]["l"]))
+            if "is_success" in info:
+                successes.append(float(info["is_success"]))
+            obs, _ = env.reset()
+            history, hidden = join(obs, np.zeros(env.action_space.shape), np.zeros(())), None
+    return returns, lengths, successes
+
+
+def evaluate_checkpoint(args):
+    """--evaluate: rebuilds environment and networks from a checkpoint and reports the returns."""
+    state = load_checkpoint(args.evaluate, SCRIPT)
+    saved = argparse.Namespace(**{**state["args"], "device": args.device})
+    set_up_torch(args)
+    env = make_env(saved.env_id, render_mode="rgb_array" if args.video else None)
+    agent = Agent(env.observation_space.shape[0], env.action_space.shape[0], saved)
+    agent.load_state_dict(state["agent"])
+    film = Film(Path(args.evaluate).with_name("evaluation.mp4")) if args.video else None
+    seed = args.seed + 2**31  # never a training seed
+    report(args, *evaluate(agent, env, args.episodes, seed, film))
+    env.close()
+    if film:
+        film.save()
+
+
+# ---- 6. The run ----
+
+SCRIPT = "rsac"
+
+
+def main(args):
+    if args.evaluate:
+        return evaluate_checkpoint(args)
+    state, args = load_resumed(args, SCRIPT) if args.resume else (None, args)
+    set_up_torch(args)
+    rng = np.random.default_rng(args.seed)
+    env = make_env(args.env_id, args.seed, num_envs=args.num_envs)
+    eval_env = make_env(args.env_id, render_mode="rgb_array" if args.video else None)
+    obs_dim, action_dim = check_flat(eval_env)
+    if args.target_entropy is None:
+        args.target_entropy = -float(action_dim)  # arXiv:1812.05905v2, Appendix D
+
+    agent = Agent(obs_dim, action_dim, args)
+    optimizers = make_optimizers(agent, args)
+    check_memory(4 * args.buffer_size * (obs_dim + action_dim + 3), args)
+    buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim, args.num_envs)
+    run = Run(args, SCRIPT, state)
+
+    global_step = num_updates = 0
+    last_action, last_reward, hidden = (
+        np.zeros(env.action_space.shape),
+        np.zeros(args.num_envs),
+        None,
+    )
+    if args.num_envs == 1:
+        last_reward = last_reward[0]
+    if state is None:
+        obs, _ = env.reset()
+    else:
+        global_step, num_updates = state["global_step"], state["num_updates"]
+        agent.load_state_dict(state["agent"])
+        for name, optimizer in optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+        buffer.load_state_dict(state["buffer"], run.folder)
+        obs = restore_env(env, state["env"])
+        last_action, last_reward, hidden = (
+            state["last_action"].numpy(),
+            state["last_reward"].numpy(),
+            state["hidden"],
+        )
+        set_rng_state(state["rng"], rng)
+
+    def save():
+        run.save(
+            global_step=global_step,
+            num_updates=num_updates,
+            agent=agent.state_dict(),
+            optimizers={name: optimizer.state_dict() for name, optimizer in optimizers.items()},
+            buffer=buffer.state_dict(run.folder),
+            env=env_state(env),
+            last_action=torch.as_tensor(last_action),
+            last_reward=torch.as_tensor(last_reward),
+            hidden=hidden,
+            rng=get_rng_state(rng),
+        )
+
+    def evaluate_and_log():
+        seed = (args.seed + 1) << 32 | global_step  # new start states at each evaluation
+        film = run.film(global_step)
+        run.log(
+            global_step, num_updates, *evaluate(agent, eval_env, args.eval_episodes, seed, film)
+        )
+
+    if state is None:
+        evaluate_and_log()
+    while global_step < args.total_steps and not run.stopped_by:
+        # Act
+        action, hidden = agent.act(join(obs, last_action, last_reward), hidden)
+        if global_step < args.learning_starts:  # the memory reads on, with the random action
+            action = rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+
+        # Step and store. `next_obs` is the true next observation also where an episode ends.
+        next_obs, reward, terminated, truncated, info = env.step(action)
+        buffer.add(obs, action, reward, next_obs, terminated, truncated)
+        ended = np.logical_or(terminated, truncated)
+        run.add_returns(info, ended)
+        obs, last_action, last_reward = next_obs, action, np.asarray(reward)
+        if ended.any():
+            forget(hidden, ended)
+            last_action, last_reward = (last_action.T * ~ended).T, last_reward * ~ended
+            agent.refresh_behaviour()
+            obs, _ = env.reset(options={"reset_mask": ended} if args.num_envs > 1 else None)
+        global_step += args.num_envs
+
+        # Learn
+        periods = (global_step - args.learning_starts) // args.update_every
+        while num_updates < int(periods * args.update_every * args.updates_per_step):
+            if args.lr_schedule == "linear":
+                scale_lr(optimizers, 1 - global_step / args.total_steps)
+            sample = buffer.sample(args.batch_size, args.sequence_length, args.burn_in, rng)
+            batch = [x.to(args.device) for x in sample]
+            run.add_losses(global_step, **update(agent, optimizers, batch, args))
+            num_updates += 1
+
+        # Show and save
+        run.bar.update(args.num_envs)
+        if global_step % args.eval_every < args.num_envs:
+            evaluate_and_log()
+        if global_step % args.save_every < args.num_envs:
+            save()
+
+    save()
+    if run.last_logged != global_step and not run.stopped_by:
+        evaluate_and_log()
+    env.close(), eval_env.close()
+    return run.finish()
+
+
+if __name__ == "__main__":
+    run_cli(main, ARGS)

@@ -1,0 +1,523 @@
+"""Soft Actor-Critic (SAC): off-policy actor-critic that is paid for staying random.
+
+The return gets a bonus for the entropy of the policy. So the actor is stochastic, explores by
+itself, and a temperature alpha, tuned to a target entropy, weighs the bonus against the reward.
+Extends td3.py: the target policy's noise and the policy delay go, entropy and alpha come.
+
+Papers: Haarnoja et al. 2018, arXiv:1801.01290v2 (soft actor-critic) and arXiv:1812.05905v2 (two
+critics, automatic alpha). Fujimoto et al. 2018, arXiv:1802.09477v3 (the lower of two critics).
+
+    python sac.py --env-id Pendulum-v1
+
+Docs: docs/sac.md.  With memory: rsac.py.  From pixels: conv_sac.py.
+"""
+
+import argparse
+
+from common.cli import Parser, integer, number, run_cli
+
+# ---- 1. Arguments ----
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    g = parser.add_argument_group("run")
+    g.add_argument(
+        "--env-id", default="Pendulum-v1", help="environment; `python -m envs` lists ours"
+    )
+    g.add_argument("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    g.add_argument("--total-steps", type=integer(1), default=20_000, help="length [env steps]")
+    g.add_argument(
+        "--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu"
+    )
+    g.add_argument("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
+    g.add_argument("--log-dir", default="runs", help="where run folders go")
+    g.add_argument("--run-name", help="folder name instead of <env>__<script>__<seed>__<time>")
+    g.add_argument("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
+    g.add_argument("--track", action="store_true", help="also log to Weights & Biases")
+
+    g = parser.add_argument_group("schedule")
+    g.add_argument("--num-envs", type=integer(1), default=1, help="environments stepped together")
+    g.add_argument(
+        "--learning-starts", type=integer(1), default=1000, help="random actions before [env steps]"
+    )
+    g.add_argument(
+        "--update-every", type=integer(1), default=1, help="period of learning [env steps]"
+    )
+    g.add_argument(
+        "--updates-per-step",
+        type=number(0),
+        default=1.0,
+        help="updates per env step; more learns from fewer steps but costs time",
+    )
+    g.add_argument("--batch-size", type=integer(1), default=256, help="B [transitions]")
+    g.add_argument(
+        "--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]"
+    )
+
+    g = parser.add_argument_group("networks")
+    g.add_argument(
+        "--hidden-dims",
+        type=integer(1),
+        nargs="+",
+        default=[256, 256],
+        help="width of each hidden layer",
+    )
+
+    g = parser.add_argument_group("algorithm")
+    g.add_argument("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    g.add_argument(
+        "--tau",
+        type=number(0, 1),
+        default=0.005,
+        help="step of the target networks towards the online ones",
+    )
+    g.add_argument(
+        "--lr", type=number(0), default=3e-4, help="learning rate of every network (Adam)"
+    )
+    g.add_argument(
+        "--lr-schedule",
+        choices=["constant", "linear"],
+        default="constant",
+        help="linear falls to 0 at --total-steps",
+    )
+
+    g = parser.add_argument_group("entropy")
+    g.add_argument(
+        "--autotune", action=argparse.BooleanOptionalAction, default=True, help="learn alpha"
+    )
+    g.add_argument(
+        "--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned"
+    )
+    g.add_argument(
+        "--target-entropy", type=float, help="[nats]; minus the action dimension if not given"
+    )
+
+    g = parser.add_argument_group("evaluation and logging")
+    g.add_argument("--eval-every", type=integer(1), default=1000, help="period [env steps]")
+    g.add_argument(
+        "--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time"
+    )
+    g.add_argument(
+        "--save-every", type=integer(1), default=10_000, help="period of checkpoints [env steps]"
+    )
+    g.add_argument(
+        "--evaluate", metavar="PATH", help="no training: run the policy of this checkpoint"
+    )
+    g.add_argument("--episodes", type=integer(1), default=10, help="how many, with --evaluate")
+    g.add_argument("--json", action="store_true", help="print the result of --evaluate as JSON")
+    g.add_argument(
+        "--video",
+        action="store_true",
+        help="film an episode of --evaluate, and of every 10th evaluation while training",
+    )
+    args = parser.parse(argv)
+    if args.autotune and args.alpha == 0:
+        parser.error("--alpha 0 cannot be learned, its logarithm is infinite; add --no-autotune")
+    return args
+
+
+if __name__ == "__main__":
+    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from common.checkpoint import RowFiles, get_rng_state, load_checkpoint, set_rng_state
+from common.envs import check_flat, env_state, make_env, restore_env
+from common.run import Run, check_memory, load_resumed, report, set_up_torch
+from common.video import Film
+
+# ---- 2. Replay buffer ----
+
+
+class ReplayBuffer:
+    """A ring of env steps that holds each observation once.
+
+    Row k is [obs_k | action_k | reward_k | terminated_k]; its next observation is that of row k + 1.
+    The last observation of an episode takes a row of its own, without a step. `t` is the time of a
+    row within its episode, -1 for rows without a step.
+    """
+
+    def __init__(self, capacity, obs_dim, action_dim, num_envs=1):
+        capacity //= num_envs
+        self.obs_dim, self.action_dim, self.num_envs = obs_dim, action_dim, num_envs
+        self.rows = np.empty((num_envs, capacity, obs_dim + action_dim + 2), np.float32)
+        self.t = np.full((num_envs, capacity), -1, np.int32)
+        self.next_row = np.zeros(num_envs, np.int64)  # counted from the start of the run
+        self.next_t = np.zeros(num_envs, np.int32)
+        self.files = [RowFiles() for _ in range(num_envs)]
+
+    def add(self, obs, action, reward, next_obs, terminated, truncated):
+        """Stores one step of each environment: arrays (dim,) or (num_envs, dim), numbers or (num_envs,)."""
+        n, capacity = self.num_envs, self.t.shape[1]
+        env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
+        step = [obs.reshape(n, -1), action.reshape(n, -1)]
+        step += [np.reshape(reward, (n, 1)), np.reshape(terminated, (n, 1))]
+        self.rows[env, row] = np.concatenate(step, axis=1)
+        self.t[env, row] = self.next_t
+        self.rows[env, row_after] = 0
+        self.rows[env, row_after, : self.obs_dim] = next_obs
+        self.t[env, row_after] = -1  # until its own step is known
+        ended = np.reshape(np.logical_or(terminated, truncated), n)
+        self.next_row += 1 + ended
+        self.next_t = np.where(ended, 0, self.next_t + 1)
+
+    def sample(self, batch_size, rng):
+        """Uniform over all stored steps: obs (B, obs_dim), action, reward (B, 1), next_obs, terminated."""
+        n, capacity = self.t.shape
+        size = min(self.next_row.max(), capacity)
+        env, row = rng.integers(n, size=batch_size), rng.integers(size, size=batch_size)
+        while (bad := self.t[env, row] < 0).any():
+            row[bad] = rng.integers(size, size=bad.sum())
+        index = env * capacity + np.stack([row, (row + 1) % capacity])  # (2, B)
+        rows, next_rows = torch.from_numpy(self.rows.reshape(n * capacity, -1)[index])
+        split = [self.obs_dim, self.action_dim, 1, 1]
+        obs, action, reward, terminated = rows.split(split, dim=-1)
+        return obs, action, reward, next_rows[:, : self.obs_dim], terminated
+
+    def state_dict(self, folder):
+        """What a checkpoint keeps; rows that are not on disk yet go to files in `folder`."""
+        arrays = [{"rows": self.rows[k], "t": self.t[k]} for k in range(self.num_envs)]
+        saved = [
+            files.save(folder, f"replay{k}", arrays[k], int(self.next_row[k]))
+            for k, files in enumerate(self.files)
+        ]
+        return {"next_row": self.next_row.tolist(), "next_t": self.next_t.tolist(), "files": saved}
+
+    def load_state_dict(self, state, folder):
+        """Puts back exactly the rows that the checkpoint knew."""
+        for k, files in enumerate(self.files):
+            arrays = {"rows": self.rows[k], "t": self.t[k]}
+            files.load(folder, f"replay{k}", arrays, state["files"][k])
+        self.next_row[:], self.next_t[:] = state["next_row"], state["next_t"]
+
+
+# ---- 3. Networks ----
+
+
+def mlp(input_dim, hidden_dims, output_dim):
+    layers = []
+    for hidden_dim in hidden_dims:
+        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
+        input_dim = hidden_dim
+    return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
+
+
+class Actor(nn.Module):
+    """The policy: a Gaussian squashed by tanh, so that actions lie in (-1, 1)."""
+
+    def __init__(self, feat_dim, action_dim, hidden_dims):
+        super().__init__()
+        self.net = mlp(feat_dim, hidden_dims, 2 * action_dim)
+
+    def forward(self, feat):
+        """feat (..., feat_dim) -> mean and log standard deviation before tanh, (..., action_dim)."""
+        mean, log_std = self.net(feat).chunk(2, dim=-1)
+        return mean, log_std.clamp(-20, 2)
+
+    def sample(self, feat):
+        """A random action (..., action_dim) that gradients pass through, and its log_prob (..., 1)."""
+        mean, log_std = self(feat)
+        noise = torch.randn_like(mean)
+        u = mean + log_std.exp() * noise
+        log_prob = -0.5 * noise.square() - log_std - 0.5 * np.log(2 * np.pi)
+        # Change of variables (arXiv:1801.01290v2, Eq. 21): minus log(1 - tanh(u)^2), written so
+        # that it neither overflows nor rounds to log(0) where tanh saturates.
+        log_prob = log_prob - 2 * (np.log(2) - u - F.softplus(-2 * u))
+        return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
+
+    def mode(self, feat):
+        """The action without noise, for evaluation."""
+        return torch.tanh(self(feat)[0])
+
+
+class QNetwork(nn.Module):
+    """A critic: the expected return after `action`."""
+
+    def __init__(self, feat_dim, action_dim, hidden_dims):
+        super().__init__()
+        self.net = mlp(feat_dim + action_dim, hidden_dims, 1)
+
+    def forward(self, feat, action):
+        """(..., feat_dim), (..., action_dim) -> (..., 1)"""
+        return self.net(torch.cat([feat, action], dim=-1))
+
+
+class Critics(nn.Module):
+    """Two Q-networks: they err differently, and the lower of the two is trusted."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.qf1 = QNetwork(obs_dim, action_dim, args.hidden_dims)
+        self.qf2 = QNetwork(obs_dim, action_dim, args.hidden_dims)
+
+    def forward(self, obs, action):
+        """(B, obs_dim), (B, action_dim) -> q1, q2, both (B, 1)"""
+        return self.qf1(obs, action), self.qf2(obs, action)
+
+
+class Agent(nn.Module):
+    """All networks of one agent and its temperature."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.actor = Actor(obs_dim, action_dim, args.hidden_dims)
+        self.critics = Critics(obs_dim, action_dim, args)
+        self.critics_target = copy.deepcopy(self.critics)
+        self.log_alpha = nn.Parameter(torch.tensor(args.alpha).log(), args.autotune)
+        self.to(args.device)
+
+    @torch.no_grad()
+    def act(self, obs, deterministic=False):
+        """obs (obs_dim,) or (N, obs_dim) as NumPy -> action in [-1, 1], likewise."""
+        obs = torch.as_tensor(obs, device=self.log_alpha.device)
+        action = self.actor.mode(obs) if deterministic else self.actor.sample(obs)[0]
+        return action.cpu().numpy()
+
+
+# ---- 4. Losses ----
+
+
+def td_target(reward, terminated, next_value, gamma):
+    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
+
+    reward, terminated, next_value: (B, 1) or (B, T, 1).  gamma: discount per env step.
+    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
+    beyond it is real, and `next_value` is that of the true last observation.
+    Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
+    """
+    if not reward.shape == terminated.shape == next_value.shape:
+        shapes = [tuple(x.shape) for x in (reward, terminated, next_value)]
+        raise ValueError(f"reward, terminated and next_value must have equal shapes, not {shapes}")
+    return reward + gamma * (1 - terminated) * next_value
+
+
+def critics_loss(q1, q2, y):
+    """Both critics' half squared errors (arXiv:1812.05905v2, Eq. 5), per element."""
+    return 0.5 * (q1 - y).square() + 0.5 * (q2 - y).square()
+
+
+def actor_loss(log_prob, q1, q2, alpha):
+    """alpha log pi(a|o) - min Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element."""
+    return alpha * log_prob - torch.min(q1, q2)
+
+
+def alpha_loss(log_alpha, log_prob, target_entropy):
+    """Raises alpha while the entropy, -log_prob, is below its target, per element.
+
+    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha as in the authors' code: the
+    same sign, and steps that do not shrink with alpha.
+    """
+    return -log_alpha * (log_prob.detach() + target_entropy)
+
+
+@torch.no_grad()
+def soft_update(target, online, tau):
+    """target <- (1 - tau) target + tau online, all tensors in one call."""
+    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+
+
+def make_adam(*groups):
+    """Adam over groups of (parameters, learning rate), fused: one call for all tensors."""
+    groups = [{"params": list(params), "lr": lr, "base_lr": lr} for params, lr in groups]
+    return torch.optim.Adam(groups, fused=True)
+
+
+def make_optimizers(agent, args):
+    return {
+        "critics": make_adam((agent.critics.parameters(), args.lr)),
+        "actor": make_adam((agent.actor.parameters(), args.lr)),
+        "alpha": make_adam(([agent.log_alpha], args.lr)),
+    }
+
+
+def scale_lr(optimizers, factor):
+    for optimizer in optimizers.values():
+        for group in optimizer.param_groups:
+            group["lr"] = factor * group["base_lr"]
+
+
+def step(optimizer, loss):
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+
+
+def update(agent, optimizers, batch, args):
+    """One gradient step for each network: critics, actor, alpha, then the targets."""
+    obs, action, reward, next_obs, terminated = batch
+    alpha = agent.log_alpha.exp().detach()
+
+    with torch.no_grad():
+        next_action, next_log_prob = agent.actor.sample(next_obs)
+        next_q = torch.min(*agent.critics_target(next_obs, next_action))
+        # The entropy bonus of the steps to come belongs to their value.
+        y = td_target(reward, terminated, next_q - alpha * next_log_prob, args.gamma)
+    qf_loss = critics_loss(*agent.critics(obs, action), y).mean()
+    step(optimizers["critics"], qf_loss)
+
+    new_action, log_prob = agent.actor.sample(obs)
+    # The critics only judge here: without requires_grad nothing is computed for their weights.
+    agent.critics.requires_grad_(False)
+    q1, q2 = agent.critics(obs, new_action)
+    agent.critics.requires_grad_(True)
+    pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
+    step(optimizers["actor"], pi_loss)
+
+    losses = {
+        "qf_loss": qf_loss,
+        "actor_loss": pi_loss,
+        "alpha": alpha,
+        "entropy": -log_prob.mean(),
+    }
+    if args.autotune:
+        losses["alpha_loss"] = alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean()
+        step(optimizers["alpha"], losses["alpha_loss"])
+
+    soft_update(agent.critics_target, agent.critics, args.tau)
+    return losses
+
+
+# ---- 5. Evaluation ----
+
+
+def evaluate(agent, env, episodes, seed, film=None):
+    """Whole episodes with the deterministic policy; returns lists: returns, lengths, successes.
+
+    seed: of the sequence of start states.  film: a `common.video.Film` for the first episode.
+    """
+    returns, lengths, successes = [], [], []
+    obs, _ = env.reset(seed=seed)
+    while len(returns) < episodes:
+        action = agent.act(obs, deterministic=True)
+        if film and not returns:
+            film.add(env, obs, action)
+        obs, _, terminated, truncated, info = env.step(action)
+        if terminated or truncated:
+            returns.append(float(info["episode"]["r"]))
+            lengths.append(int(info["episode"]["l"]))
+            if "is_success" in info:
+                successes.append(float(info["is_success"]))
+            obs, _ = env.reset()
+    return returns, lengths, successes
+
+
+def evaluate_checkpoint(args):
+    """--evaluate: rebuilds environment and networks from a checkpoint and reports the returns."""
+    state = load_checkpoint(args.evaluate, SCRIPT)
+    saved = argparse.Namespace(**{**state["args"], "device": args.device})
+    set_up_torch(args)
+    env = make_env(saved.env_id, render_mode="rgb_array" if args.video else None)
+    agent = Agent(env.observation_space.shape[0], env.action_space.shape[0], saved)
+    agent.load_state_dict(state["agent"])
+    film = Film(Path(args.evaluate).with_name("evaluation.mp4")) if args.video else None
+    seed = args.seed + 2**31  # never a training seed
+    report(args, *evaluate(agent, env, args.episodes, seed, film))
+    env.close()
+    if film:
+        film.save()
+
+
+# ---- 6. The run ----
+
+SCRIPT = "sac"
+
+
+def main(args):
+    if args.evaluate:
+        return evaluate_checkpoint(args)
+    state, args = load_resumed(args, SCRIPT) if args.resume else (None, args)
+    set_up_torch(args)
+    rng = np.random.default_rng(args.seed)
+    env = make_env(args.env_id, args.seed, num_envs=args.num_envs)
+    eval_env = make_env(args.env_id, render_mode="rgb_array" if args.video else None)
+    obs_dim, action_dim = check_flat(eval_env)
+    if args.target_entropy is None:
+        args.target_entropy = -float(action_dim)  # arXiv:1812.05905v2, Appendix D
+
+    agent = Agent(obs_dim, action_dim, args)
+    optimizers = make_optimizers(agent, args)
+    check_memory(4 * args.buffer_size * (obs_dim + action_dim + 3), args)
+    buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim, args.num_envs)
+    run = Run(args, SCRIPT, state)
+
+    global_step = num_updates = 0
+    if state is None:
+        obs, _ = env.reset()
+    else:
+        global_step, num_updates = state["global_step"], state["num_updates"]
+        agent.load_state_dict(state["agent"])
+        for name, optimizer in optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+        buffer.load_state_dict(state["buffer"], run.folder)
+        obs = restore_env(env, state["env"])
+        set_rng_state(state["rng"], rng)
+
+    def save():
+        run.save(
+            global_step=global_step,
+            num_updates=num_updates,
+            agent=agent.state_dict(),
+            optimizers={name: optimizer.state_dict() for name, optimizer in optimizers.items()},
+            buffer=buffer.state_dict(run.folder),
+            env=env_state(env),
+            rng=get_rng_state(rng),
+        )
+
+    def evaluate_and_log():
+        seed = (args.seed + 1) << 32 | global_step  # new start states at each evaluation
+        film = run.film(global_step)
+        run.log(
+            global_step, num_updates, *evaluate(agent, eval_env, args.eval_episodes, seed, film)
+        )
+
+    if state is None:
+        evaluate_and_log()
+    while global_step < args.total_steps and not run.stopped_by:
+        # Act
+        if global_step < args.learning_starts:
+            action = rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+        else:
+            action = agent.act(obs)
+
+        # Step and store. `next_obs` is the true next observation also where an episode ends.
+        next_obs, reward, terminated, truncated, info = env.step(action)
+        buffer.add(obs, action, reward, next_obs, terminated, truncated)
+        ended = np.logical_or(terminated, truncated)
+        run.add_returns(info, ended)
+        obs = next_obs
+        if ended.any():
+            obs, _ = env.reset(options={"reset_mask": ended} if args.num_envs > 1 else None)
+        global_step += args.num_envs
+
+        # Learn
+        periods = (global_step - args.learning_starts) // args.update_every
+        while num_updates < int(periods * args.update_every * args.updates_per_step):
+            if args.lr_schedule == "linear":
+                scale_lr(optimizers, 1 - global_step / args.total_steps)
+            batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
+            run.add_losses(global_step, **update(agent, optimizers, batch, args))
+            num_updates += 1
+
+        # Show and save
+        run.bar.update(args.num_envs)
+        if global_step % args.eval_every < args.num_envs:
+            evaluate_and_log()
+        if global_step % args.save_every < args.num_envs:
+            save()
+
+    save()
+    if run.last_logged != global_step and not run.stopped_by:
+        evaluate_and_log()
+    env.close(), eval_env.close()
+    return run.finish()
+
+
+if __name__ == "__main__":
+    run_cli(main, ARGS)
