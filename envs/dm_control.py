@@ -178,17 +178,21 @@ class Task(gym.Wrapper):
         limit = 1.0 if domain == "lqr" else np.inf
         low, high = np.maximum(spec.minimum, -limit), np.minimum(spec.maximum, limit)
         self.action_space = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+        self._low, self._high = low, high
+        self.last_action = np.zeros(spec.shape)  # clipped; 0 after reset
         fps = round(1 / (base.control_timestep() * frame_skip))
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": fps}
 
     def reset(self, *, seed=None, options=None):
         # NumPy's RandomState, which dm_control draws from, takes seeds of 32 bits.
         obs, _ = self.env.reset(seed=None if seed is None else seed % 2**32, options=options)
+        self.last_action = np.zeros_like(self._low)
         return obs, {}
 
     def step(self, action):
-        low, high = self.action_space.low, self.action_space.high
-        action = np.clip(check_action(action, len(low)), low, high)
+        action = np.array(check_action(action, len(self._low)))
+        # np.clip does the same and takes three times as long.
+        self.last_action = action = np.minimum(np.maximum(action, self._low), self._high)
         total = 0.0
         for _ in range(self.frame_skip):
             obs, reward, terminated, _, _ = self.env.step(action)
@@ -198,7 +202,7 @@ class Task(gym.Wrapper):
         return obs, total, terminated, False, {}
 
 
-class StateView(gym.Wrapper):
+class StateView(gym.ObservationWrapper):
     """Flat float32 observations: dm_control's entries in its own order, whole or in part.
 
     observed: "full"; "p": without the keys of velocities; "va": these keys alone, then the last
@@ -218,20 +222,11 @@ class StateView(gym.Wrapper):
         low = np.concatenate([*(-b for b in high), actions.low if self._with_action else []])
         high = np.concatenate([*high, actions.high if self._with_action else []])
         self.observation_space = Box(low.astype(np.float32), high.astype(np.float32))
-        self._no_action = np.zeros(actions.shape)
 
-    def reset(self, *, seed=None, options=None):
-        obs, info = self.env.reset(seed=seed, options=options)
-        return self._flat(obs, self._no_action), info
-
-    def step(self, action):
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        return self._flat(obs, action), reward, terminated, truncated, info
-
-    def _flat(self, obs, action):
-        parts = [np.ravel(obs[key]) for key in self._keys]
+    def observation(self, obs):
+        parts = [obs[key].ravel() for key in self._keys]
         if self._with_action:
-            parts.append(np.clip(action, self.action_space.low, self.action_space.high))
+            parts.append(self.env.last_action)
         return np.concatenate(parts, dtype=np.float32)
 
 

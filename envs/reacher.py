@@ -25,7 +25,9 @@ def make_reacher(hide_target=False, render_mode=None):
     base = rendering.load("gymnasium.envs.mujoco.reacher_v5").ReacherEnv
     if render_mode:
         rendering.use_gl()
-    return Reacher(base(render_mode=render_mode, width=320, height=320), hide_target)
+    view = {"trackbodyid": 0, "distance": 0.75, "elevation": -90.0}  # from above
+    base = base(render_mode=render_mode, width=320, height=320, default_camera_config=view)
+    return Reacher(base, hide_target)
 
 
 class Reacher(gym.Wrapper):

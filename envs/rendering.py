@@ -5,10 +5,10 @@ imported with drawing switched off. The first environment that draws calls `use_
 EGL, then OSMesa, in a process of its own (a broken driver may hang or crash there, not here).
 dm_control and Gymnasium's MuJoCo renderer both read the choice from the variable MUJOCO_GL.
 
-`python -m envs.rendering ID ... --out FILE` draws environments side by side, for the docs.
+`python -m envs.rendering ID ... --out FILE` draws environments side by side, for the docs; of
+pixel environments it draws the frames that the agent sees.
 """
 
-import argparse
 import importlib
 import importlib.metadata
 import importlib.util
@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 
+from common.cli import Parser, run_cli
 from common.errors import UserError
 
 KNOWN_PAIR = "dm_control 1.0.50 with mujoco 3.17"
@@ -144,11 +145,12 @@ def picture(env_ids, steps=8, height=240, seed=0):
         obs, _ = env.reset()
         for _ in range(steps):
             obs, *_ = env.step(env.action_space.sample())
-        # Of pixel environments, what the agent sees is worth more than the view for videos.
-        views = np.split(obs, 3) if obs.dtype == np.uint8 else [env.render()]
+        channels = 3 if "-rgb" in env_id else 1
+        pixels = obs.dtype == np.uint8
+        views = np.split(obs, len(obs) // channels) if pixels else [env.render()]
         env.close()
         for view in views:
-            rgb = np.repeat(np.moveaxis(view, 0, -1), 3, -1) if view.shape[0] == 1 else view
+            rgb = np.broadcast_to(np.moveaxis(view, 0, -1), (84, 84, 3)) if pixels else view
             size = (round(rgb.shape[1] * height / rgb.shape[0]), height)
             frames.append(np.asarray(Image.fromarray(rgb).resize(size)))
             frames.append(np.full((height, 8, 3), 255, np.uint8))
@@ -158,16 +160,13 @@ def picture(env_ids, steps=8, height=240, seed=0):
 def main(argv=None):
     import imageio.v3 as imageio
 
-    parser = argparse.ArgumentParser(
-        prog="python -m envs.rendering", description="Draws environments side by side."
-    )
-    parser.add_argument("ids", nargs="+", metavar="ID", help="environment ids, from left to right")
-    parser.add_argument("--out", required=True, help="picture file to write, such as reacher.png")
+    parser = Parser("Draws environments side by side, each after a few random actions.")
+    parser.prog = "python -m envs.rendering"
+    parser.add_argument("ids", nargs="+", metavar="ID", help="environments, from left to right")
+    parser.add_argument("--out", required=True, metavar="PATH", help="picture to write, .png")
     args = parser.parse_args(argv)
     imageio.imwrite(args.out, picture(args.ids))
 
 
 if __name__ == "__main__":
-    from common.cli import run_cli
-
     run_cli(main)
