@@ -14,156 +14,71 @@ Heess et al. 2015, arXiv:1512.04455v1 (RDPG). Luo et al. 2024, "RESeL" (a learni
 Docs: docs/rsac.md.  One memory for actor and critics: rsac_sharing.py.
 """
 
-import argparse
+from argparse import BooleanOptionalAction
 
 from common.cli import Parser, integer, number, run_cli
 
 # ---- 1. Arguments ----
 
+MEMORY_INPUTS = ("obs", "obs-action", "obs-action-reward")
+
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    g = parser.add_argument_group("run")
-    g.add_argument(
-        "--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours"
-    )
-    g.add_argument("--seed", type=integer(0, 2**31), default=0, help="of everything random")
-    g.add_argument("--total-steps", type=integer(1), default=20_000, help="length [env steps]")
-    g.add_argument(
-        "--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu"
-    )
-    g.add_argument("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
-    g.add_argument("--log-dir", default="runs", help="where run folders go")
-    g.add_argument("--run-name", help="folder name instead of <env>__<script>__<seed>__<time>")
-    g.add_argument("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
-    g.add_argument("--track", action="store_true", help="also log to Weights & Biases")
+    add = parser.add_argument_group("run").add_argument
+    add("--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours")
+    add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
+    add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
+    add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
+    add("--log-dir", default="runs", help="where run folders go")
+    add("--run-name", help="of the folder, not <env>__<script>__<seed>__<time>")
+    add("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
+    add("--track", action="store_true", help="also log to Weights & Biases")
 
-    g = parser.add_argument_group("schedule")
-    g.add_argument("--num-envs", type=integer(1), default=1, help="environments stepped together")
-    g.add_argument(
-        "--learning-starts", type=integer(1), default=1000, help="random actions before [env steps]"
-    )
-    g.add_argument(
-        "--update-every", type=integer(1), default=1, help="period of learning [env steps]"
-    )
-    g.add_argument(
-        "--updates-per-step",
-        type=number(0),
-        default=1.0,
-        help="updates per env step; more learns from fewer steps but costs time",
-    )
-    g.add_argument("--batch-size", type=integer(1), default=16, help="B [windows]")
-    g.add_argument(
-        "--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]"
-    )
+    add = parser.add_argument_group("schedule").add_argument
+    add("--num-envs", type=integer(1), default=1, help="environments stepped together")
+    add("--learning-starts", type=integer(1), default=1000, help="random before [env steps]")
+    add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
+    add("--updates-per-step", type=number(0), default=1.0, help="mean number per env step")
+    add("--batch-size", type=integer(1), default=16, help="B [windows]")
+    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps]")
 
-    g = parser.add_argument_group("networks")
-    g.add_argument(
-        "--hidden-dims",
-        type=integer(1),
-        nargs="+",
-        default=[128, 128],
-        help="width of each hidden layer",
-    )
+    add = parser.add_argument_group("networks").add_argument
+    add("--hidden-dims", type=integer(1), nargs="+", default=[128, 128], help="of the MLPs")
 
-    g = parser.add_argument_group("algorithm")
-    g.add_argument("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    g.add_argument(
-        "--tau",
-        type=number(0, 1),
-        default=0.005,
-        help="step of the target networks towards the online ones",
-    )
-    g.add_argument(
-        "--lr",
-        type=number(0),
-        default=1e-3,
-        help="learning rate of every network but the memories (Adam)",
-    )
-    g.add_argument(
-        "--lr-schedule",
-        choices=["constant", "linear"],
-        default="constant",
-        help="linear falls to 0 at --total-steps",
-    )
+    add = parser.add_argument_group("algorithm").add_argument
+    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    add("--tau", type=number(0, 1), default=0.005, help="step of targets towards online networks")
+    add("--lr", type=number(0), default=1e-3, help="learning rate (Adam), memories apart")
+    add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
 
-    g = parser.add_argument_group("entropy")
-    g.add_argument(
-        "--autotune", action=argparse.BooleanOptionalAction, default=True, help="learn alpha"
-    )
-    g.add_argument(
-        "--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned"
-    )
-    g.add_argument(
-        "--target-entropy", type=float, help="[nats]; minus the action dimension if not given"
-    )
+    add = parser.add_argument_group("entropy").add_argument
+    add("--autotune", action=BooleanOptionalAction, default=True, help="learn alpha")
+    add("--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned")
+    add("--target-entropy", type=float, help="[nats]; minus the action dimension if not given")
 
-    g = parser.add_argument_group("memory")
-    g.add_argument(
-        "--sequence-length",
-        type=integer(0),
-        default=32,
-        help="T, window that is learned from [env steps]; 0 = whole episodes",
-    )
-    g.add_argument(
-        "--burn-in",
-        type=integer(0),
-        default=1000,
-        help="steps before the window that warm up the memory, at most",
-    )
-    g.add_argument("--rnn", choices=["lstm", "gru", "rnn"], default="lstm", help="kind of memory")
-    g.add_argument("--rnn-hidden", type=integer(1), default=64, help="width of the memory")
-    g.add_argument("--rnn-layers", type=integer(1), default=1, help="layers of the memory")
-    g.add_argument("--rnn-lr", type=number(0), default=1e-3, help="learning rate of the memories")
-    g.add_argument(
-        "--memory-input",
-        choices=["obs", "obs-action", "obs-action-reward"],
-        default="obs-action",
-        help="what the memory reads: the observation, with the last action and reward",
-    )
-    g.add_argument(
-        "--skip",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="heads also see the observation itself",
-    )
-    g.add_argument(
-        "--rnn-per-critic",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="two memories for the two critics instead of one",
-    )
-    g.add_argument(
-        "--rnn-target",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="targets remember with target networks of the memories",
-    )
-    g.add_argument(
-        "--behaviour-refresh",
-        choices=["step", "episode"],
-        default="step",
-        help="when the acting policy takes over new weights",
-    )
+    add = parser.add_argument_group("memory").add_argument
+    add("--sequence-length", type=integer(0), default=32, help="T, 0 = episodes [env steps]")
+    add("--burn-in", type=integer(0), default=1000, help="warm-up before the window [env steps]")
+    add("--rnn", choices=["lstm", "gru", "rnn"], default="lstm", help="kind of memory")
+    add("--rnn-hidden", type=integer(1), default=64, help="width of the memory")
+    add("--rnn-layers", type=integer(1), default=1, help="layers of the memory")
+    add("--rnn-lr", type=number(0), default=1e-3, help="learning rate of the memories")
+    add("--memory-input", choices=list(MEMORY_INPUTS), default="obs-action", help="what it reads")
+    add("--skip", action=BooleanOptionalAction, default=True, help="heads also see the observation")
+    add("--rnn-per-critic", action=BooleanOptionalAction, default=False, help="or one for both")
+    add("--rnn-target", action=BooleanOptionalAction, default=True, help="target memories, too")
+    add("--behaviour-refresh", choices=["step", "episode"], default="step", help="new weights act")
 
-    g = parser.add_argument_group("evaluation and logging")
-    g.add_argument("--eval-every", type=integer(1), default=500, help="period [env steps]")
-    g.add_argument(
-        "--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time"
-    )
-    g.add_argument(
-        "--save-every", type=integer(1), default=10_000, help="period of checkpoints [env steps]"
-    )
-    g.add_argument(
-        "--evaluate", metavar="PATH", help="no training: run the policy of this checkpoint"
-    )
-    g.add_argument("--episodes", type=integer(1), default=10, help="how many, with --evaluate")
-    g.add_argument("--json", action="store_true", help="print the result of --evaluate as JSON")
-    g.add_argument(
-        "--video",
-        action="store_true",
-        help="film an episode of --evaluate, and of every 10th evaluation while training",
-    )
+    add = parser.add_argument_group("evaluation and logging").add_argument
+    add("--eval-every", type=integer(1), default=500, help="period [env steps]")
+    add("--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time")
+    add("--save-every", type=integer(1), default=10_000, help="checkpoint period [env steps]")
+    add("--evaluate", metavar="PATH", help="no training: run the policy of this checkpoint")
+    add("--episodes", type=integer(1), default=10, help="number of them, with --evaluate")
+    add("--json", action="store_true", help="print the result of --evaluate as JSON")
+    add("--video", action="store_true", help="film --evaluate, or every 10th evaluation")
     args = parser.parse(argv)
     if args.autotune and args.alpha == 0:
         parser.error("--alpha 0 cannot be learned, its logarithm is infinite; add --no-autotune")
@@ -174,17 +89,15 @@ if __name__ == "__main__":
     ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from common.checkpoint import RowFiles, get_rng_state, load_checkpoint, set_rng_state
+from common.checkpoint import RowFiles, get_rng_state, set_rng_state
 from common.envs import check_flat, env_state, make_env, restore_env
-from common.run import Run, check_memory, load_resumed, report, set_up_torch
-from common.video import Film
+from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
 
 # ---- 2. Replay buffer ----
 
@@ -205,7 +118,7 @@ class ReplayBuffer:
         self.length = np.zeros((num_envs, capacity), np.int32)  # of the episode starting at a row
         self.next_row = np.zeros(num_envs, np.int64)  # counted from the start of the run
         self.next_t = np.zeros(num_envs, np.int32)
-        self.files = [RowFiles() for _ in range(num_envs)]
+        self.files = RowFiles()
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
         """Stores one step of each environment: arrays (dim,) or (num_envs, dim), numbers or (num_envs,)."""
@@ -275,19 +188,13 @@ class ReplayBuffer:
         return history, action[:, window], reward[:, window], terminated[:, window], mask
 
     def state_dict(self, folder):
-        """What a checkpoint keeps; rows that are not on disk yet go to files in `folder`."""
-        arrays = [{"rows": self.rows[k], "t": self.t[k]} for k in range(self.num_envs)]
-        saved = [
-            files.save(folder, f"replay{k}", arrays[k], int(self.next_row[k]))
-            for k, files in enumerate(self.files)
-        ]
-        return {"next_row": self.next_row.tolist(), "next_t": self.next_t.tolist(), "files": saved}
+        """For a checkpoint; rows that are not on disk yet go to files in `folder`."""
+        files = self.files.save(folder, {"rows": self.rows, "t": self.t}, self.next_row)
+        return {"next_row": self.next_row.tolist(), "next_t": self.next_t.tolist(), "files": files}
 
     def load_state_dict(self, state, folder):
         """Puts back exactly the rows that the checkpoint knew."""
-        for k, files in enumerate(self.files):
-            arrays = {"rows": self.rows[k], "t": self.t[k]}
-            files.load(folder, f"replay{k}", arrays, state["files"][k])
+        self.files.load(folder, {"rows": self.rows, "t": self.t}, state["files"])
         self.next_row[:], self.next_t[:] = state["next_row"], state["next_t"]
         for env, t in enumerate(self.t):
             row = np.flatnonzero(t >= 0)
@@ -311,7 +218,7 @@ class Memory(nn.Module):
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
         self.obs_dim, self.skip = obs_dim, args.skip
-        widths = {"obs": 0, "obs-action": action_dim, "obs-action-reward": action_dim + 1}
+        widths = dict(zip(MEMORY_INPUTS, [0, action_dim, action_dim + 1], strict=True))
         self.input_dim = obs_dim + widths[args.memory_input]
         cell = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[args.rnn]
         self.rnn = cell(self.input_dim, args.rnn_hidden, args.rnn_layers, batch_first=True)
@@ -601,22 +508,6 @@ def evaluate(agent, env, episodes, seed, film=None):
     return returns, lengths, successes
 
 
-def evaluate_checkpoint(args):
-    """--evaluate: rebuilds environment and networks from a checkpoint and reports the returns."""
-    state = load_checkpoint(args.evaluate, SCRIPT)
-    saved = argparse.Namespace(**{**state["args"], "device": args.device})
-    set_up_torch(args)
-    env = make_env(saved.env_id, render_mode="rgb_array" if args.video else None)
-    agent = Agent(env.observation_space.shape[0], env.action_space.shape[0], saved)
-    agent.load_state_dict(state["agent"])
-    film = Film(Path(args.evaluate).with_name("evaluation.mp4")) if args.video else None
-    seed = args.seed + 2**31  # never a training seed
-    report(args, *evaluate(agent, env, args.episodes, seed, film))
-    env.close()
-    if film:
-        film.save()
-
-
 # ---- 6. The run ----
 
 SCRIPT = "rsac"
@@ -624,7 +515,7 @@ SCRIPT = "rsac"
 
 def main(args):
     if args.evaluate:
-        return evaluate_checkpoint(args)
+        return evaluate_checkpoint(args, SCRIPT, Agent, evaluate)
     state, args = load_resumed(args, SCRIPT) if args.resume else (None, args)
     set_up_torch(args)
     rng = np.random.default_rng(args.seed)

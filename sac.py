@@ -12,7 +12,7 @@ critics, automatic alpha). Fujimoto et al. 2018, arXiv:1802.09477v3 (the lower o
 Docs: docs/sac.md.  With memory: rsac.py.  From pixels: conv_sac.py.
 """
 
-import argparse
+from argparse import BooleanOptionalAction
 
 from common.cli import Parser, integer, number, run_cli
 
@@ -21,96 +21,47 @@ from common.cli import Parser, integer, number, run_cli
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    g = parser.add_argument_group("run")
-    g.add_argument(
-        "--env-id", default="Pendulum-v1", help="environment; `python -m envs` lists ours"
-    )
-    g.add_argument("--seed", type=integer(0, 2**31), default=0, help="of everything random")
-    g.add_argument("--total-steps", type=integer(1), default=20_000, help="length [env steps]")
-    g.add_argument(
-        "--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu"
-    )
-    g.add_argument("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
-    g.add_argument("--log-dir", default="runs", help="where run folders go")
-    g.add_argument("--run-name", help="folder name instead of <env>__<script>__<seed>__<time>")
-    g.add_argument("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
-    g.add_argument("--track", action="store_true", help="also log to Weights & Biases")
+    add = parser.add_argument_group("run").add_argument
+    add("--env-id", default="Pendulum-v1", help="environment; `python -m envs` lists ours")
+    add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
+    add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
+    add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
+    add("--log-dir", default="runs", help="where run folders go")
+    add("--run-name", help="of the folder, not <env>__<script>__<seed>__<time>")
+    add("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
+    add("--track", action="store_true", help="also log to Weights & Biases")
 
-    g = parser.add_argument_group("schedule")
-    g.add_argument("--num-envs", type=integer(1), default=1, help="environments stepped together")
-    g.add_argument(
-        "--learning-starts", type=integer(1), default=1000, help="random actions before [env steps]"
-    )
-    g.add_argument(
-        "--update-every", type=integer(1), default=1, help="period of learning [env steps]"
-    )
-    g.add_argument(
-        "--updates-per-step",
-        type=number(0),
-        default=1.0,
-        help="updates per env step; more learns from fewer steps but costs time",
-    )
-    g.add_argument("--batch-size", type=integer(1), default=256, help="B [transitions]")
-    g.add_argument(
-        "--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]"
-    )
+    add = parser.add_argument_group("schedule").add_argument
+    add("--num-envs", type=integer(1), default=1, help="environments stepped together")
+    add("--learning-starts", type=integer(1), default=1000, help="random before [env steps]")
+    add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
+    add("--updates-per-step", type=number(0), default=1.0, help="mean number per env step")
+    add("--batch-size", type=integer(1), default=256, help="B [transitions]")
+    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps]")
 
-    g = parser.add_argument_group("networks")
-    g.add_argument(
-        "--hidden-dims",
-        type=integer(1),
-        nargs="+",
-        default=[256, 256],
-        help="width of each hidden layer",
-    )
+    add = parser.add_argument_group("networks").add_argument
+    add("--hidden-dims", type=integer(1), nargs="+", default=[256, 256], help="of the MLPs")
 
-    g = parser.add_argument_group("algorithm")
-    g.add_argument("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    g.add_argument(
-        "--tau",
-        type=number(0, 1),
-        default=0.005,
-        help="step of the target networks towards the online ones",
-    )
-    g.add_argument(
-        "--lr", type=number(0), default=3e-4, help="learning rate of every network (Adam)"
-    )
-    g.add_argument(
-        "--lr-schedule",
-        choices=["constant", "linear"],
-        default="constant",
-        help="linear falls to 0 at --total-steps",
-    )
+    add = parser.add_argument_group("algorithm").add_argument
+    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    add("--tau", type=number(0, 1), default=0.005, help="step of targets towards online networks")
+    add("--lr", type=number(0), default=3e-4, help="learning rate (Adam)")
+    add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
 
-    g = parser.add_argument_group("entropy")
-    g.add_argument(
-        "--autotune", action=argparse.BooleanOptionalAction, default=True, help="learn alpha"
-    )
-    g.add_argument(
-        "--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned"
-    )
-    g.add_argument(
-        "--target-entropy", type=float, help="[nats]; minus the action dimension if not given"
-    )
+    add = parser.add_argument_group("entropy").add_argument
+    add("--autotune", action=BooleanOptionalAction, default=True, help="learn alpha")
+    add("--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned")
+    add("--target-entropy", type=float, help="[nats]; minus the action dimension if not given")
 
-    g = parser.add_argument_group("evaluation and logging")
-    g.add_argument("--eval-every", type=integer(1), default=1000, help="period [env steps]")
-    g.add_argument(
-        "--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time"
-    )
-    g.add_argument(
-        "--save-every", type=integer(1), default=10_000, help="period of checkpoints [env steps]"
-    )
-    g.add_argument(
-        "--evaluate", metavar="PATH", help="no training: run the policy of this checkpoint"
-    )
-    g.add_argument("--episodes", type=integer(1), default=10, help="how many, with --evaluate")
-    g.add_argument("--json", action="store_true", help="print the result of --evaluate as JSON")
-    g.add_argument(
-        "--video",
-        action="store_true",
-        help="film an episode of --evaluate, and of every 10th evaluation while training",
-    )
+    add = parser.add_argument_group("evaluation and logging").add_argument
+    add("--eval-every", type=integer(1), default=1000, help="period [env steps]")
+    add("--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time")
+    add("--save-every", type=integer(1), default=10_000, help="checkpoint period [env steps]")
+    add("--evaluate", metavar="PATH", help="no training: run the policy of this checkpoint")
+    add("--episodes", type=integer(1), default=10, help="number of them, with --evaluate")
+    add("--json", action="store_true", help="print the result of --evaluate as JSON")
+    add("--video", action="store_true", help="film --evaluate, or every 10th evaluation")
     args = parser.parse(argv)
     if args.autotune and args.alpha == 0:
         parser.error("--alpha 0 cannot be learned, its logarithm is infinite; add --no-autotune")
@@ -121,17 +72,15 @@ if __name__ == "__main__":
     ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from common.checkpoint import RowFiles, get_rng_state, load_checkpoint, set_rng_state
+from common.checkpoint import RowFiles, get_rng_state, set_rng_state
 from common.envs import check_flat, env_state, make_env, restore_env
-from common.run import Run, check_memory, load_resumed, report, set_up_torch
-from common.video import Film
+from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
 
 # ---- 2. Replay buffer ----
 
@@ -151,7 +100,7 @@ class ReplayBuffer:
         self.t = np.full((num_envs, capacity), -1, np.int32)
         self.next_row = np.zeros(num_envs, np.int64)  # counted from the start of the run
         self.next_t = np.zeros(num_envs, np.int32)
-        self.files = [RowFiles() for _ in range(num_envs)]
+        self.files = RowFiles()
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
         """Stores one step of each environment: arrays (dim,) or (num_envs, dim), numbers or (num_envs,)."""
@@ -182,19 +131,13 @@ class ReplayBuffer:
         return obs, action, reward, next_rows[:, : self.obs_dim], terminated
 
     def state_dict(self, folder):
-        """What a checkpoint keeps; rows that are not on disk yet go to files in `folder`."""
-        arrays = [{"rows": self.rows[k], "t": self.t[k]} for k in range(self.num_envs)]
-        saved = [
-            files.save(folder, f"replay{k}", arrays[k], int(self.next_row[k]))
-            for k, files in enumerate(self.files)
-        ]
-        return {"next_row": self.next_row.tolist(), "next_t": self.next_t.tolist(), "files": saved}
+        """For a checkpoint; rows that are not on disk yet go to files in `folder`."""
+        files = self.files.save(folder, {"rows": self.rows, "t": self.t}, self.next_row)
+        return {"next_row": self.next_row.tolist(), "next_t": self.next_t.tolist(), "files": files}
 
     def load_state_dict(self, state, folder):
         """Puts back exactly the rows that the checkpoint knew."""
-        for k, files in enumerate(self.files):
-            arrays = {"rows": self.rows[k], "t": self.t[k]}
-            files.load(folder, f"replay{k}", arrays, state["files"][k])
+        self.files.load(folder, {"rows": self.rows, "t": self.t}, state["files"])
         self.next_row[:], self.next_t[:] = state["next_row"], state["next_t"]
 
 
@@ -408,22 +351,6 @@ def evaluate(agent, env, episodes, seed, film=None):
     return returns, lengths, successes
 
 
-def evaluate_checkpoint(args):
-    """--evaluate: rebuilds environment and networks from a checkpoint and reports the returns."""
-    state = load_checkpoint(args.evaluate, SCRIPT)
-    saved = argparse.Namespace(**{**state["args"], "device": args.device})
-    set_up_torch(args)
-    env = make_env(saved.env_id, render_mode="rgb_array" if args.video else None)
-    agent = Agent(env.observation_space.shape[0], env.action_space.shape[0], saved)
-    agent.load_state_dict(state["agent"])
-    film = Film(Path(args.evaluate).with_name("evaluation.mp4")) if args.video else None
-    seed = args.seed + 2**31  # never a training seed
-    report(args, *evaluate(agent, env, args.episodes, seed, film))
-    env.close()
-    if film:
-        film.save()
-
-
 # ---- 6. The run ----
 
 SCRIPT = "sac"
@@ -431,7 +358,7 @@ SCRIPT = "sac"
 
 def main(args):
     if args.evaluate:
-        return evaluate_checkpoint(args)
+        return evaluate_checkpoint(args, SCRIPT, Agent, evaluate)
     state, args = load_resumed(args, SCRIPT) if args.resume else (None, args)
     set_up_torch(args)
     rng = np.random.default_rng(args.seed)

@@ -28,6 +28,7 @@ def write_file(path, *chunks):
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
+        path.parent.mkdir(exist_ok=True)
         with open(temporary, "wb") as file:
             for chunk in chunks:
                 file.write(chunk)
@@ -102,7 +103,7 @@ def load_checkpoint(path, script):
 
 
 class RowFiles:
-    """The rows of a ring buffer on disk: each is written once, at the first checkpoint after it came.
+    """The rows of a ring buffer on disk: each is written once, at the first checkpoint after it.
 
     Row number k, counted since the start of the run, lies at k % capacity of every array. Files
     that belong to none of the last checkpoints are deleted; newer ones than the loaded checkpoint
@@ -111,56 +112,50 @@ class RowFiles:
 
     def __init__(self):
         self.history = [[]]  # the segment lists of the last checkpoints, newest last
-        self.saved = 0
+        self.saved = {}  # rows on disk, for each ring
 
-    def save(self, folder, name, arrays, total):
-        """Writes rows saved..total, the last one still open, and returns the segments in force.
+    def save(self, folder, arrays, next_row):
+        """Writes what is new, up to the open row, and returns the segments in force.
 
-        folder: of the run.  name: of this buffer within it.
-
-        arrays: name -> array (capacity, ...).  A segment is [file name, first, end, CRC-32].
+        arrays: name -> array (rings, capacity, ...).  next_row: (rings,) number of the open row.
+        A segment is [ring, file name, first, end, CRC-32].
         """
-        folder = Path(folder) / name
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise RunError(f"cannot make {folder}: {error.strerror}") from error
-        capacity = len(next(iter(arrays.values())))
-        oldest = total + 1 - capacity
-        first, end = max(self.saved, oldest), total + 1
-        rows = np.arange(first, end) % capacity
-        buffer = io.BytesIO()
-        np.savez(buffer, **{key: array[rows] for key, array in arrays.items()})
-        data = buffer.getbuffer()
-        file = f"rows-{first:012d}-{end:012d}.npz"
-        write_file(folder / file, data)
-        segments = [segment for segment in self.history[-1] if segment[2] > max(oldest, 0)]
-        segments.append([file, first, end, zlib.crc32(data)])
-        # The open row comes again in the next segment, when its action is known.
-        self.saved = total
+        folder = Path(folder) / "replay"
+        segments = []
+        for ring, total in enumerate(np.asarray(next_row).tolist()):
+            capacity = len(next(iter(arrays.values()))[ring])
+            oldest = max(0, total + 1 - capacity)
+            first, end = max(self.saved.get(ring, 0), oldest), total + 1
+            rows = np.arange(first, end) % capacity
+            buffer = io.BytesIO()
+            np.savez(buffer, **{key: array[ring, rows] for key, array in arrays.items()})
+            name = f"{ring:02d}-{first:012d}-{end:012d}.npz"
+            write_file(folder / name, buffer.getbuffer())
+            before = [s for s in self.history[-1] if s[0] == ring and s[3] > oldest]
+            segments += [*before, [ring, name, first, end, zlib.crc32(buffer.getbuffer())]]
+            # The open row comes again in the next segment, when its action is known.
+            self.saved[ring] = total
         self.history = [*self.history[-2:], segments]
-        keep = {segment[0] for kept in self.history for segment in kept}
-        for path in folder.glob("rows-*.npz"):
+        keep = {segment[1] for kept in self.history for segment in kept}
+        for path in folder.glob("*.npz"):
             if path.name not in keep:
                 path.unlink(missing_ok=True)
         return segments
 
-    def load(self, folder, name, arrays, segments):
+    def load(self, folder, arrays, segments):
         """Fills the arrays from the segments that a checkpoint lists."""
-        capacity = len(next(iter(arrays.values())))
-        for file, first, end, checksum in segments:
-            path = Path(folder) / name / file
+        for ring, name, first, end, checksum in segments:
+            path = Path(folder) / "replay" / name
             try:
                 data = path.read_bytes()
             except OSError as error:
                 raise UserError(f"cannot read replay memory {path}: {error.strerror}") from error
             if zlib.crc32(data) != checksum:
                 raise UserError(f"{path} is damaged: its checksum does not match")
-            rows = np.arange(first, end) % capacity
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
                 for key, array in arrays.items():
-                    array[rows] = stored[key]
-            self.saved = end - 1
+                    array[ring, np.arange(first, end) % array.shape[1]] = stored[key]
+            self.saved[ring] = end - 1
         self.history = [list(segments)]
 
 

@@ -8,6 +8,7 @@ import signal
 import statistics
 import sys
 import time
+from argparse import Namespace
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from common.checkpoint import NAME, load_checkpoint, save_checkpoint
+from common.envs import make_env
 from common.errors import RunError, UserError
 from common.video import Film
 
@@ -99,6 +101,28 @@ def check_memory(num_bytes, args):
             f"--buffer-size {args.buffer_size} needs {num_bytes / 2**30:.1f} GiB of memory, "
             f"{free / 2**30:.1f} GiB are free; choose a smaller one"
         )
+
+
+def evaluate_checkpoint(args, script, make_agent, evaluate):
+    """--evaluate: rebuilds environment and networks from a checkpoint and reports the returns.
+
+    make_agent(observation shape, action shape, args) and evaluate(agent, env, episodes, seed, film)
+    are those of the script.
+    """
+    state = load_checkpoint(args.evaluate, script)
+    saved = Namespace(**state["args"] | {"device": args.device, "num_threads": args.num_threads})
+    set_up_torch(args)
+    env = make_env(saved.env_id, render_mode="rgb_array" if args.video else None)
+    agent = make_agent(env.observation_space.shape[0], env.action_space.shape[0], saved)
+    agent.load_state_dict(state["agent"])
+    folder = Path(args.evaluate)
+    folder = folder if folder.is_dir() else folder.parent
+    film = Film(folder / f"evaluation-seed{args.seed}.mp4") if args.video else None
+    seed = args.seed + 2**31  # never a training seed
+    report(args, *evaluate(agent, env, args.episodes, seed, film))
+    env.close()
+    if film:
+        print(f"film: {film.save()}", file=sys.stderr)
 
 
 def report(args, returns, lengths, successes):
