@@ -17,7 +17,7 @@ from typing import ClassVar
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.wrappers import FrameStackObservation, TransformObservation
+from gymnasium.wrappers import FrameStackObservation, ReshapeObservation
 
 from common.errors import UserError
 from envs import EnvInfo, rendering
@@ -140,8 +140,7 @@ def make_pixels(domain, task, rgb=False, stack=3, frame_skip=2, size=84, render_
     if stack == 1:
         return env
     env = FrameStackObservation(env, stack, padding_type="zero")  # (stack, channels, size, size)
-    space = Box(0, 255, (env.observation_space.shape[0] * (3 if rgb else 1), size, size), np.uint8)
-    return TransformObservation(env, lambda frames: frames.reshape(space.shape), space)
+    return ReshapeObservation(env, (stack * (3 if rgb else 1), size, size))
 
 
 class Task(gym.Wrapper):

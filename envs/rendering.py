@@ -80,6 +80,8 @@ def use_gl():
     os.environ["MUJOCO_GL"] = _chosen
     if _chosen != "glfw":
         os.environ["PYOPENGL_PLATFORM"] = _chosen
+    # One thread draws here; dm_control's own drawing thread for OSMesa fails when Python exits.
+    os.environ.setdefault("DISABLE_RENDER_THREAD_OFFLOADING", "1")
     # dm_control settles on a renderer when it is imported, which `load` did with drawing off.
     module = sys.modules.get("dm_control._render")
     if module is not None and _chosen != module.BACKEND:
