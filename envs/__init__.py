@@ -4,7 +4,6 @@ Nothing is imported from here until an environment is made: an entry point is a 
 `common.envs.register_envs` hands the table to Gymnasium. `python -m envs` prints it.
 """
 
-import importlib
 from dataclasses import dataclass, field
 
 
@@ -36,10 +35,8 @@ def find(env_id):
     """The row of an id, also of the ones that are a pattern (`dmc-<domain>-<task>-v0`), or None."""
     if env_id in ENVS or not env_id.startswith("dmc-"):
         return ENVS.get(env_id)
-    try:
-        dm_control = importlib.import_module("envs.dm_control")
-    except ImportError:
-        return None
+    from envs import dm_control  # here, as it imports this module
+
     return dm_control.find(env_id)
 
 

@@ -225,6 +225,13 @@ def test_cartpole_v_shows_the_angle_in_two_frames():
     assert grid[int(np.argmin(errors))] == pytest.approx(0.13, abs=1e-3)
 
 
+def test_cartpole_v_never_shows_where_the_cart_is():
+    left = started("cartpole-continuous-v-v0", state=(-1.0, 0.2, 0.1, 0.3))
+    right = started("cartpole-continuous-v-v0", state=(1.0, 0.2, 0.1, 0.3))
+    for action in random_actions(left, 10, scale=0.1):
+        np.testing.assert_array_equal(left.step(action)[0], right.step(action)[0])
+
+
 def test_cartpole_v_is_balanced_for_1000_steps_without_memory_and_then_truncated():
     env = gym.make("cartpole-continuous-v-v0")
     (xdot, thdot), _ = env.reset(seed=1)
