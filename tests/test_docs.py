@@ -1,0 +1,272 @@
+"""The documentation says what the code does: quotes, commands, arguments, links and figures."""
+
+import html
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+from docs_site import DOCS, MARKDOWN, PAGES, ROOT, build, fences, outside_fences, relative, scripts
+
+QUOTE = re.compile(r"^\[(\w+)\.py: ([^\]]+)\]\(\.\./(\w+)\.py\)$", re.M)
+DIFF = re.compile(r"^\[diff (\w+)\.py (\w+)\.py(?:: ([\w.]+))?\]\(\.\./(\w+)\.py\)$", re.M)
+LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
+EXISTING = scripts.existing()
+PLANNED = set(scripts.EXTENDS) - set(EXISTING)
+
+
+def found(pattern):
+    """[(page, match)] over the pages of the documentation."""
+    return [(page, m) for page in PAGES for m in pattern.finditer(page.read_text())]
+
+
+# ---- Quotes ----
+
+
+QUOTES = [(relative(p), m[1], m[2]) for p, m in found(QUOTE) if m[2] != "arguments"]
+
+
+@pytest.mark.parametrize(("page", "script", "name"), QUOTES)
+def test_every_quoted_name_exists_in_its_script(page, script, name):
+    assert script in scripts.EXTENDS, f"{page} quotes an unknown script"
+    if script not in PLANNED:
+        assert scripts.quote(script, name).strip()
+
+
+def test_a_quote_is_replaced_only_from_the_file_that_its_link_opens():
+    pairs = [(m[1], m[3]) for _, m in found(QUOTE)] + [(m[2], m[4]) for _, m in found(DIFF)]
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
+
+
+def test_every_quoted_block_of_the_site_stands_verbatim_in_its_script():
+    folder, _, _ = build()
+    caption = re.compile(
+        r'<div class="code-block-caption"><span class="caption-text">\s*<a [^>]*>(\w+)\.py: .*?</a>'
+        r".*?<pre>(.*?)</pre>",
+        re.S,
+    )
+    blocks = [m for page in folder.glob("*.html") for m in caption.findall(page.read_text())]
+    assert len(blocks) >= len([q for q in QUOTES if q[1] not in PLANNED]) > 0
+    for script, code in blocks:
+        text = html.unescape(re.sub(r"<[^>]+>", "", code)).strip("\n")
+        lines = [line.strip() for line in text.splitlines()]
+        source = [line.strip() for line in (ROOT / f"{script}.py").read_text().splitlines()]
+        starts = [i for i, line in enumerate(source) if line == lines[0]]
+        assert any(source[i : i + len(lines)] == lines for i in starts), text[:80]
+
+
+@pytest.mark.parametrize("path", MARKDOWN, ids=relative)
+def test_no_page_holds_a_pasted_copy_of_script_code(path):
+    pasted = set()
+    for script in EXISTING:
+        source = "\n".join(x.strip() for x in (ROOT / f"{script}.py").read_text().splitlines())
+        for _, body in fences(path.read_text()):
+            lines = [line.strip() for line in body.splitlines()]
+            runs = ["\n".join(lines[i : i + 4]) for i in range(len(lines) - 3)]
+            pasted |= {run for run in runs if run in source and run.count("\n\n") == 0}
+    assert pasted == set()
+
+
+def test_every_difference_between_sac_and_rsac_is_explained():
+    text = (DOCS / "from_sac_to_rsac.md").read_text()
+    explained = [m[3] for m in DIFF.finditer(text) if m[3]]
+    assert sorted(explained) == sorted(scripts.changed_blocks("sac", "rsac"))
+
+
+def test_the_map_shows_the_diff_of_every_pair_of_siblings():
+    text = (DOCS / "reading.md").read_text()
+    shown = {(m[1], m[2]) for m in DIFF.finditer(text) if not m[3]}
+    assert shown == {(old, new) for new, old in scripts.EXTENDS.items() if old}
+
+
+# ---- Arguments ----
+
+
+@pytest.mark.parametrize("script", EXISTING)
+def test_every_argument_of_a_script_is_in_the_table_of_its_page(script):
+    folder, _, _ = build()
+    page = (folder / f"{script}.html").read_text()
+    cells = set(re.findall(r"<td>.*?</td>", page, re.S))
+    # Read from the source, not from the parser that made the table.
+    source = (ROOT / f"{script}.py").read_text()
+    flags = set(re.findall(r'\badd\(\s*"(--[\w-]+)"', source))
+    assert len(flags) > 20
+    missing = {flag for flag in flags if not any(f">{flag}<" in cell for cell in cells)}
+    assert missing == set()
+
+
+# ---- Commands ----
+
+
+def command_lines(text):
+    """Lines that start a Python program, in fenced shell blocks and in inline code."""
+    lines = []
+    for language, body in fences(text):
+        if language in {"", "bash", "sh", "console", "shell", "text"}:
+            lines += body.replace("\\\n", " ").splitlines()
+    lines += re.findall(r"`(python [^`\n]+)`", outside_fences(text))
+    commands = []
+    for line in lines:
+        for part in re.split(r"&&|\|\||[|;]", line.strip().removeprefix("$ ")):
+            words = shlex.split(part, comments=True)
+            while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+                words = words[1:]
+            if words and re.fullmatch(r"(\.venv/bin/)?python3?", words[0]):
+                commands.append(words[1:])
+    return commands
+
+
+COMMANDS = [
+    (relative(path), tuple(words))
+    for path in MARKDOWN
+    for words in dict.fromkeys(map(tuple, command_lines(path.read_text())))
+]
+
+
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[" ".join(c[1]) for c in COMMANDS])
+def test_every_command_line_is_accepted_by_the_parser_it_is_for(page, words):
+    parse = parser_for(words)
+    if parse is None:
+        pytest.skip("not a program of this repository, or not in it yet")
+    if "--help" in words:
+        words = tuple(word for word in words if word != "--help")
+    program_arguments = list(words[2:] if words[0] == "-m" else words[1:])
+    try:
+        parse(program_arguments)
+    except SystemExit as error:
+        pytest.fail(f"{page}: exit code {error.code}")
+
+
+def parser_for(words):
+    if words[0] == "-m":
+        name = words[1]
+        if not (ROOT / name.split(".")[0]).is_dir():
+            return None
+        if importlib.util.find_spec(name) is None:
+            return None
+        if importlib.util.find_spec(f"{name}.__main__"):
+            name = f"{name}.__main__"
+        module = importlib.import_module(name)
+        return getattr(module, "parse_args", None)
+    if words[0].startswith("-") or not words[0].endswith(".py"):
+        return None
+    script = words[0].removesuffix(".py")
+    if script in EXISTING:
+        return lambda argv: scripts.parse(script, argv)
+    assert script in PLANNED or (ROOT / words[0]).exists(), f"{words[0]} does not exist"
+    return None
+
+
+def test_a_misspelt_argument_in_a_command_line_is_noticed():
+    (words,) = command_lines("```bash\nCUDA=1 python sac.py --total-stepz 5 | tail  # quick\n```")
+    with pytest.raises(SystemExit):
+        parser_for(words)(words[1:])
+
+
+def test_the_help_of_a_script_answers_within_a_second_or_so_without_torch():
+    code = "import sys; sys.path[:0] = ['docs/_ext']; import scripts; scripts.parser_of('rsac'); "
+    code += "print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+# ---- Links and figures ----
+
+
+def slug(heading):
+    """GitHub's anchor of a heading."""
+    text = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+@pytest.mark.parametrize("path", MARKDOWN, ids=relative)
+def test_every_link_of_a_markdown_file_leads_to_a_file_and_heading_of_the_repository(path):
+    broken = []
+    for _, target in LINK.findall(outside_fences(path.read_text())):
+        if re.match(r"https?:|mailto:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / unquote(name)).resolve() if name else path
+        if file.stem in PLANNED and file.suffix == ".py":
+            continue
+        if not file.exists() or ROOT not in file.parents:
+            broken.append(target)
+        elif anchor and file.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", outside_fences(file.read_text()), re.M)
+            if anchor not in map(slug, headings):
+                broken.append(target)
+    assert broken == []
+
+
+class Page(HTMLParser):
+    """Collects ids, links and what a browser would load."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loads = set(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.ids.add(values.get("id"))
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+        if tag in {"script", "img", "iframe", "source", "video"} and values.get("src"):
+            self.loads.append(values["src"])
+        if tag == "link" and values.get("rel") in {"stylesheet", "icon", "preload"}:
+            self.loads.append(values["href"])
+
+
+def test_the_site_builds_without_a_warning():
+    _, code, output = build()
+    assert code == 0, output[-3000:]
+
+
+def test_every_internal_link_and_anchor_of_the_site_resolves():
+    folder, _, _ = build()
+    pages = {path.resolve(): Page(path.read_text()) for path in folder.rglob("*.html")}
+    assert len(pages) > 10
+    broken = []
+    for path, page in pages.items():
+        for link in page.links + page.loads:
+            if re.match(r"https?:|mailto:|data:|javascript:", link):
+                continue
+            name, _, anchor = link.partition("#")
+            file = (path.parent / unquote(name.partition("?")[0])).resolve() if name else path
+            missing = anchor and file in pages and unquote(anchor) not in pages[file].ids
+            if not file.exists() or missing:
+                broken.append((path.name, link))
+    assert broken == []
+
+
+def test_the_site_loads_nothing_from_the_network():
+    folder, _, _ = build()
+    pages = [Page(path.read_text()) for path in folder.rglob("*.html")]
+    assert [load for page in pages for load in page.loads if re.match(r"(https?:)?//", load)] == []
+    styles = "".join(path.read_text() for path in folder.rglob("*.css"))
+    assert re.findall(r"url\(['\"]?(?:https?:)?//|@import", styles) == []
+
+
+def test_every_figure_drawn_by_code_is_used_and_is_what_the_code_draws(tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    import diagrams
+
+    drawn = {path.name: path for path in diagrams.draw_all(tmp_path)}
+    text = "".join(path.read_text() for path in MARKDOWN)
+    assert {name for name in drawn if f"_static/{name}" not in text} == set()
+    for name, path in drawn.items():
+        committed = (DOCS / "_static" / name).read_text()
+        if f"Matplotlib v{matplotlib.__version__}" in committed:
+            assert committed == path.read_text(), f"{name} is old; run python docs/diagrams.py"
+
+
+def test_every_page_of_an_algorithm_has_the_sections_that_readers_look_for():
+    sections = ["Pseudocode", "Equations and code", "Differences from the paper", "Arguments"]
+    sections += ["Logged metrics", "Results", "Common mistakes", "References"]
+    for script in scripts.EXTENDS:
+        headings = re.findall(r"^## (.*)$", (DOCS / f"{script}.md").read_text(), re.M)
+        assert [s for s in sections if s not in headings] == [], script

@@ -1,0 +1,101 @@
+"""The built site in a real browser: Debian's Chromium, driven by Playwright."""
+
+import shutil
+
+import pytest
+from docs_site import build
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed (requirements-dev.txt)"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("no Chromium here (apt-get install chromium)", allow_module_level=True)
+
+PHONE = {"width": 375, "height": 812}
+SCRIPTS = ["ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing", "conv_sac"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site():
+    folder, code, output = build()
+    assert code == 0, output[-2000:]
+    return folder
+
+
+def open_page(browser, path, viewport=None):
+    """(page, what went wrong while it loaded: console errors, exceptions, failed requests)."""
+    page = browser.new_page(viewport=viewport or {"width": 1280, "height": 900})
+    trouble = []
+    page.on("console", lambda m: m.type == "error" and trouble.append(m.text))
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("requestfailed", lambda request: trouble.append(request.url))
+    page.on("request", lambda r: r.url.startswith("http") and trouble.append(r.url))
+    page.goto(f"file://{path}", wait_until="load")
+    return page, trouble
+
+
+def test_no_page_has_a_console_error_a_missing_file_or_a_network_request(browser, site):
+    for path in sorted(site.rglob("*.html")):
+        page, trouble = open_page(browser, path)
+        assert trouble == [], path.name
+        page.close()
+
+
+def test_every_formula_is_laid_out_by_the_browser_and_none_is_left_as_latex(browser, site):
+    formulas = 0
+    for name in ("sac", "rsac", "td3"):
+        page, _ = open_page(browser, site / f"{name}.html")
+        boxes = page.eval_on_selector_all(
+            "math", "all => all.map(m => m.getBoundingClientRect()).map(b => [b.width, b.height])"
+        )
+        formulas += len(boxes)
+        assert all(width > 3 and height > 3 for width, height in boxes)
+        # A fraction or a sub-script is drawn below or above its line, so formulas differ in height.
+        assert len({round(height) for _, height in boxes}) > 1
+        text = page.eval_on_selector("article", "a => a.innerText")
+        assert "\\frac" not in text
+        assert "$" not in text
+        page.close()
+    assert formulas > 20
+
+
+def test_the_search_finds_burn_in_without_a_server(browser, site):
+    page, trouble = open_page(browser, f"{site / 'search.html'}?q=burn-in")
+    page.wait_for_selector("ul.search li a", timeout=20_000)
+    titles = page.eval_on_selector_all("ul.search li a", "all => all.map(a => a.innerText)")
+    assert "Memory in replay" in titles
+    assert trouble == []
+    page.close()
+
+
+def test_no_page_scrolls_sideways_on_a_phone(browser, site):
+    too_wide = {}
+    for path in sorted(site.rglob("*.html")):
+        page, _ = open_page(browser, path, PHONE)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        if width > PHONE["width"]:
+            too_wide[path.name] = width
+        page.close()
+    assert too_wide == {}
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, "reading", "memory_in_replay", "results"])
+def test_every_picture_of_a_page_is_shown(browser, site, name):
+    if not (site / f"{name}.html").exists():
+        pytest.skip(f"the page {name} is not written yet")
+    page, _ = open_page(browser, site / f"{name}.html")
+    pictures = page.eval_on_selector_all(
+        "article img", "all => all.map(i => [i.src, i.complete && i.naturalWidth > 0])"
+    )
+    assert pictures
+    assert [source for source, shown in pictures if not shown] == []
+    page.close()
