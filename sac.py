@@ -88,26 +88,25 @@ from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set
 class ReplayBuffer:
     """A ring of env steps that holds each observation once.
 
-    Row k is [obs_k | action_k | reward_k | terminated_k]; its next observation is that of row k + 1.
-    The last observation of an episode takes a row of its own, without a step. `t` is the time of a
-    row within its episode, -1 for rows without a step.
+    Row k is [obs_k | action_k | reward_k | terminated_k]; the next observation is that of row
+    k + 1. The last observation of an episode has a row of its own. `t` is the time of a row within
+    its episode, -1 for a row without a step. Environment e writes to ring e.
     """
 
     def __init__(self, capacity, obs_dim, action_dim, num_envs=1):
         capacity //= num_envs
         self.obs_dim, self.action_dim, self.num_envs = obs_dim, action_dim, num_envs
-        self.rows = np.empty((num_envs, capacity, obs_dim + action_dim + 2), np.float32)
+        self.rows = np.zeros((num_envs, capacity, obs_dim + action_dim + 2), np.float32)
         self.t = np.full((num_envs, capacity), -1, np.int32)
         self.next_row = np.zeros(num_envs, np.int64)  # counted from the start of the run
         self.next_t = np.zeros(num_envs, np.int32)
         self.files = RowFiles()
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
-        """Stores one step of each environment: arrays (dim,) or (num_envs, dim), numbers or (num_envs,)."""
+        """Stores one step of each environment; a leading axis num_envs if there are several."""
         n, capacity = self.num_envs, self.t.shape[1]
         env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
-        step = [obs.reshape(n, -1), action.reshape(n, -1)]
-        step += [np.reshape(reward, (n, 1)), np.reshape(terminated, (n, 1))]
+        step = [np.reshape(x, (n, -1)) for x in (obs, action, reward, terminated)]
         self.rows[env, row] = np.concatenate(step, axis=1)
         self.t[env, row] = self.next_t
         self.rows[env, row_after] = 0
@@ -118,7 +117,8 @@ class ReplayBuffer:
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
     def sample(self, batch_size, rng):
-        """Uniform over all stored steps: obs (B, obs_dim), action, reward (B, 1), next_obs, terminated."""
+        """Steps drawn uniformly: obs (B, obs_dim), action (B, action_dim), reward (B, 1), next_obs,
+        terminated."""
         n, capacity = self.t.shape
         size = min(self.next_row.max(), capacity)
         env, row = rng.integers(n, size=batch_size), rng.integers(size, size=batch_size)
@@ -160,12 +160,12 @@ class Actor(nn.Module):
         self.net = mlp(feat_dim, hidden_dims, 2 * action_dim)
 
     def forward(self, feat):
-        """feat (..., feat_dim) -> mean and log standard deviation before tanh, (..., action_dim)."""
+        """(..., feat_dim) -> mean, log standard deviation before tanh, both (..., action_dim)"""
         mean, log_std = self.net(feat).chunk(2, dim=-1)
         return mean, log_std.clamp(-20, 2)
 
     def sample(self, feat):
-        """A random action (..., action_dim) that gradients pass through, and its log_prob (..., 1)."""
+        """(..., feat_dim) -> random action (..., action_dim), differentiable; log_prob (..., 1)"""
         mean, log_std = self(feat)
         noise = torch.randn_like(mean)
         u = mean + log_std.exp() * noise
@@ -306,19 +306,15 @@ def update(agent, optimizers, batch, args):
     step(optimizers["critics"], qf_loss)
 
     new_action, log_prob = agent.actor.sample(obs)
-    # The critics only judge here: without requires_grad nothing is computed for their weights.
+    # The critics only judge here: nothing is to be computed for their weights.
     agent.critics.requires_grad_(False)
     q1, q2 = agent.critics(obs, new_action)
     agent.critics.requires_grad_(True)
     pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
     step(optimizers["actor"], pi_loss)
 
-    losses = {
-        "qf_loss": qf_loss,
-        "actor_loss": pi_loss,
-        "alpha": alpha,
-        "entropy": -log_prob.mean(),
-    }
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "alpha": alpha}
+    losses["entropy"] = -log_prob.mean()
     if args.autotune:
         losses["alpha_loss"] = alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean()
         step(optimizers["alpha"], losses["alpha_loss"])
@@ -400,9 +396,8 @@ def main(args):
     def evaluate_and_log():
         seed = (args.seed + 1) << 32 | global_step  # new start states at each evaluation
         film = run.film(global_step)
-        run.log(
-            global_step, num_updates, *evaluate(agent, eval_env, args.eval_episodes, seed, film)
-        )
+        result = evaluate(agent, eval_env, args.eval_episodes, seed, film)
+        run.log(global_step, num_updates, *result)
 
     if state is None:
         evaluate_and_log()

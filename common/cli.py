@@ -1,4 +1,4 @@
-"""Command lines: one-line errors, checked numbers. Imports nothing heavy, so --help answers at once."""
+"""Command lines: one-line errors, checked numbers, and nothing heavy imported."""
 
 import argparse
 import sys

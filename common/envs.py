@@ -70,7 +70,7 @@ def make_env(env_id, seed=0, render_mode=None, num_envs=1):
 
 
 def check_flat(env):
-    """(obs_dim, action_dim) of an environment with flat observations; UserError if it has pictures."""
+    """(obs_dim, action_dim) of an environment; UserError if its observations are not flat."""
     shape = env.observation_space.shape
     if len(shape) != 1:
         raise UserError(
@@ -88,7 +88,7 @@ def env_state(env):
 
 
 def restore_env(env, states):
-    """Plays every saved episode up to where it was; returns obs, (obs_dim,) or (num_envs, obs_dim)."""
+    """Plays every saved episode up to where it was; returns the observations there."""
     if isinstance(env, gym.vector.VectorEnv):
         env.reset()
         return np.stack([e.restore(state) for e, state in zip(env.envs, states, strict=True)])
@@ -99,19 +99,19 @@ def _check_spaces(env_id, env):
     action, obs = env.action_space, env.observation_space
     if not isinstance(action, gym.spaces.Box):
         raise UserError(
-            f"{env_id} has the action space {action}; these algorithms need continuous actions (Box)"
+            f"{env_id} has the action space {action}; continuous actions (Box) are needed here"
         )
     if len(action.shape) != 1 or not np.isfinite([action.low, action.high]).all():
         raise UserError(f"{env_id} needs a flat action Box with finite bounds, not {action}")
     if not isinstance(obs, gym.spaces.Box):
         raise UserError(
-            f"{env_id} has observations of type {type(obs).__name__}; wrap it so that they are a Box "
-            "(gymnasium.wrappers.FlattenObservation)"
+            f"{env_id} has observations of type {type(obs).__name__}; make them a Box with "
+            "gymnasium.wrappers.FlattenObservation"
         )
 
 
 class SeededEpisodes(gym.Wrapper):
-    """Starts episode k with a seed made from (seed, k), and stops a run at values that are not finite.
+    """Starts episode k with a seed made from (seed, k); stops at values that are not finite.
 
     An episode then depends on nothing but its number and its actions. So a checkpoint can hold an
     episode that is under way as (k, actions so far), and `restore` plays it again, exactly.

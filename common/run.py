@@ -1,4 +1,4 @@
-"""What a run shows and leaves: folder, args.json, progress.csv, TensorBoard, progress bar, signals."""
+"""What a run shows and leaves: folder, progress.csv, TensorBoard, progress bar, signals."""
 
 import csv
 import json
@@ -60,12 +60,12 @@ def load_resumed(args, script):
         if name not in free and name in saved and getattr(args, name) != saved[name]:
             option = "--" + name.replace("_", "-")
             raise UserError(
-                f"{option} {getattr(args, name)} conflicts with the run's {saved[name]}; leave it out"
+                f"{option} {getattr(args, name)} is not the run's {saved[name]}; leave it out"
             )
     if "total_steps" in args.typed and args.total_steps < saved["total_steps"]:
         raise UserError(
-            f"--total-steps {args.total_steps} is less than the run's {saved['total_steps']}; it may "
-            "only be raised"
+            f"--total-steps {args.total_steps} is less than the run's {saved['total_steps']}; "
+            "it may only be raised"
         )
     for name, value in saved.items():
         if name not in args.typed and name != "resume":
@@ -258,7 +258,7 @@ class Run:
     # ---- Saving ----
 
     def save(self, **state):
-        """Writes a checkpoint. state: what the script wants in it; shown in each script's `save`."""
+        """Writes a checkpoint; what is in it stands in each script's `save`."""
         versions = {"torch": str(torch.__version__), "numpy": np.__version__}
         pending = [self._returns, self._losses, self._num_losses]
         args = {name: value for name, value in vars(self.args).items() if name != "typed"}
@@ -276,9 +276,10 @@ class Run:
             name = signal.Signals(self.stopped_by).name
             print(f"stopped by {name}; go on with: python {self.script}.py --resume {self.folder}")
         elif rows:
+            mean, std = rows[-1]["eval_return_mean"], rows[-1]["eval_return_std"]
+            step = int(rows[-1]["global_step"])
             print(
-                f"final return {rows[-1]['eval_return_mean']:.1f} +- {rows[-1]['eval_return_std']:.1f} "
-                f"after {rows[-1]['global_step']:.0f} steps and {self.wall_seconds():.0f} s"
+                f"final return {mean:.1f} +- {std:.1f} at step {step}, {self.wall_seconds():.0f} s"
             )
         print(f"curves:  tensorboard --logdir {self.args.log_dir}")
         print(f"policy:  python {self.script}.py --evaluate {self.folder / NAME} --video")
@@ -299,7 +300,7 @@ class Run:
             except FileExistsError:
                 if args.run_name:
                     raise UserError(
-                        f"{folder} exists already; choose another --run-name or use --resume {folder}"
+                        f"{folder} exists; choose another --run-name or --resume {folder}"
                     ) from None
             except OSError as error:
                 raise UserError(
