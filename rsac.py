@@ -224,6 +224,16 @@ class Memory(nn.Module):
         self.input_dim = obs_dim + widths[args.memory_input]
         cell = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[args.rnn]
         self.rnn = cell(self.input_dim, args.rnn_hidden, args.rnn_layers, batch_first=True)
+        # PyTorch's default lets a few inputs drown among many recurrent weights, and learning waits
+        # long for the memory to see anything: larger input weights, orthogonal recurrent ones.
+        for name, weight in self.rnn.named_parameters():
+            if name.startswith("weight_ih"):
+                nn.init.uniform_(weight, -2 / weight.shape[1] ** 0.5, 2 / weight.shape[1] ** 0.5)
+            elif name.startswith("weight_hh"):
+                for gate in weight.data.split(args.rnn_hidden):
+                    nn.init.orthogonal_(gate)
+            else:
+                nn.init.zeros_(weight)
         self.feat_dim = args.rnn_hidden + (obs_dim if args.skip else 0)
 
     def forward(self, history, hidden=None):
