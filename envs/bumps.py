@@ -87,7 +87,7 @@ class Bumps(gym.Env, EzPickle):
         return self._obs(), reward, terminated, False, {"is_success": success}
 
     def render(self):
-        """(256, 640, 3) uint8: bump 2 is green, the finger is darker the stiffer it is."""
+        """(256, 640, 3) uint8: bump 2 is green, the finger is redder the stiffer it is."""
         if self.render_mode != "rgb_array":
             return None
         shade = 0.9 - 0.8 * (self._torque - SOFTEST) / (STIFFEST - SOFTEST)
