@@ -144,7 +144,7 @@ def starts(env_id, n):
 
 
 def test_layouts_of_the_test_task_are_equally_likely_and_jittered():
-    n = 500
+    n = 300
     bump1, bump2, gripper = starts(TEST, n)
     k = np.round((bump1 + 0.4) / 0.16)
     sigma = math.sqrt(1 / 3 * 2 / 3 / n)
@@ -159,7 +159,7 @@ def test_layouts_of_the_test_task_are_equally_likely_and_jittered():
 
 
 def test_free_layout_has_its_gaps_and_starts_clear_of_bumps_and_limits():
-    n = 500
+    n = 300
     bump1, bump2, gripper = starts(FREE, n)
     gap = bump2 - bump1
     assert 0.12 - 1e-6 <= gap.min() < 0.13
