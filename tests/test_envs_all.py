@@ -25,18 +25,19 @@ PARTIAL = pytest.mark.parametrize(
     "env_id", [i for i, info in envs.ENVS.items() if info.hidden != "-"]
 )
 # One id per kind of code, and how often it is made in the fast tests: 1,000 times where that takes
-# a second or two; models of MuJoCo and scenes of pybullet take 10 to 200 ms to build.
+# a second; models of MuJoCo and scenes of pybullet take 10 to 200 ms and megabytes to build, so a
+# few show a leak. The slow tests make 1,000 of each.
 KINDS = {
     "pendulum-va-v0": 1000,
     "pendulum-p-concat5-v0": 1000,
     "cartpole-continuous-v0": 1000,
     "car-v0": 1000,
     "water-maze-simple-pomdp-v0": 1000,
-    "reacher-pomdp-v0": 100,
-    "dmc-cartpole-balance-va-v0": 10,
+    "reacher-pomdp-v0": 40,
+    "dmc-cartpole-balance-va-v0": 8,
     "dmc-cartpole-balance-mdp-img-concat3-v0": 5,
-    "bumps-normal-test-v0": 100,
-    "HalfCheetahBulletEnv-v0": 60,
+    "bumps-normal-test-v0": 20,
+    "HalfCheetahBulletEnv-v0": 20,
 }
 
 
@@ -228,12 +229,13 @@ def _make_and_close(env_id, times, **kwargs):
 
 
 def _assert_flat(env_id, times, **kwargs):
-    _make_and_close(env_id, 5 + times // 10, **kwargs)  # caches fill
+    _make_and_close(env_id, 3 + times // 10, **kwargs)  # caches fill
     handles, megabytes = _usage()
     _make_and_close(env_id, times, **kwargs)
     handles_after, megabytes_after = _usage()
     assert handles_after <= handles
-    assert megabytes_after - megabytes < 10
+    # One environment holds 5 kB in the light kinds, 3 to 70 MB in the others, whose heap breathes.
+    assert megabytes_after - megabytes < (2 if KINDS[env_id] == 1000 else 50)
 
 
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads /proc")
