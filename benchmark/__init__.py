@@ -1,0 +1,118 @@
+"""What the benchmark tools share: finding scripts, checking environments, reading progress.csv."""
+
+import csv
+import difflib
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import UserError
+
+ROOT = Path(__file__).resolve().parent.parent
+COLUMNS = ("global_step", "wall_seconds", "eval_return_mean")  # of progress.csv, those read here
+
+
+def find_script(name):
+    """Path of a script by its name ("rsac") or path; relative to here where that is shorter.
+
+    Raises UserError if there is none.
+    """
+    path = Path(name)
+    if path.suffix != ".py":
+        places = [ROOT / f"{name}.py", ROOT / "benchmark" / f"{name}.py"]
+        path = next((place for place in places if place.exists()), places[0])
+    if not path.is_file():
+        known = [p.stem for p in ROOT.glob("*.py")]
+        near = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.3)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+        raise UserError(f"unknown script '{name}'; {hint}")
+    path = path.resolve()
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def check_env_id(env_id):
+    """Raises UserError if there is no such environment. Those that are known are not built."""
+    import gymnasium as gym
+
+    import envs
+    from common.envs import make_env
+
+    if envs.find(env_id) is None and env_id not in gym.registry:
+        make_env(env_id).close()
+
+
+def read_curve(path):
+    """The columns of a finished or growing progress.csv: dict of name -> array (evaluations,).
+
+    Raises ValueError, saying where, if it is damaged: cells missing or not numbers, steps that do
+    not rise. A last line without its end is being written or was cut off: damaged, too.
+    """
+    text = Path(path).read_text()
+    if not text.strip():
+        raise ValueError("it is empty")
+    if not text.endswith("\n"):
+        raise ValueError(f"line {text.count(chr(10)) + 1} is cut off")
+    header, *lines = csv.reader(text.splitlines())
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise ValueError(f"column {missing[0]} is missing")
+    if not lines:
+        raise ValueError("it has no rows yet")
+    columns = {}
+    for name in [name for name in header if name in (*COLUMNS, "steps_per_second")]:
+        place = header.index(name)
+        try:
+            columns[name] = np.array([float(line[place]) for line in lines])
+        except (ValueError, IndexError):
+            number = next(k for k, line in enumerate(lines, 2) if not _is_number(line, place))
+            raise ValueError(f"line {number} has no number for {name}") from None
+        if not np.isfinite(columns[name]).all():
+            number = 2 + int(np.argmin(np.isfinite(columns[name])))
+            raise ValueError(f"line {number} has no finite {name}")
+    if (np.diff(columns["global_step"]) <= 0).any():
+        number = 3 + int(np.argmax(np.diff(columns["global_step"]) <= 0))
+        raise ValueError(f"line {number} does not come after the line before it")
+    return columns
+
+
+def _is_number(line, place):
+    try:
+        return bool(float(line[place])) or True
+    except (ValueError, IndexError):
+        return False
+
+
+def machine():
+    """One line for the record: processor, cores, Python, versions and commit."""
+    from importlib.metadata import version
+
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [
+            x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x
+        ]
+        cpu = names[0] if names else cpu
+    describe = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=False)
+    python, torch = platform.python_version(), version("torch")
+    return (
+        f"{cpu}, {usable_cores()} cores, Python {python}, torch {torch}, "
+        f"commit {commit.stdout.strip() or 'unknown'}"
+    )
+
+
+def usable_cores():
+    """Cores that this process may use; in a job that can be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def child_env(num_threads):
+    """The environment of a run whose numerical libraries must not take every core."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return os.environ | dict.fromkeys(names, str(num_threads))

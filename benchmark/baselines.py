@@ -1,0 +1,157 @@
+"""What needs no learning scores: random actions, no action, and static controllers.
+
+    python -m benchmark.baselines                       writes docs/results/baselines.csv
+    python -m benchmark.baselines --env-ids pendulum-p-v0 --episodes 1000
+
+A static controller answers each observation alone, so what it scores needs no memory. Those below
+were found by random search; the best policy without memory may be better, hardly worse.
+"""
+
+import csv
+import statistics
+from pathlib import Path
+
+import numpy as np
+
+from common.cli import Parser, integer, run_cli
+from common.envs import make_env
+
+# The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, and
+# those with a controller of their own.
+ENV_IDS = (
+    "pendulum-v0",
+    "pendulum-p-v0",
+    "pendulum-v-v0",
+    "pendulum-va-v0",
+    "dmc-cartpole-balance-v0",
+    "dmc-cartpole-balance-p-v0",
+    "dmc-cartpole-balance-va-v0",
+    "dmc-cartpole-swingup-v0",
+    "dmc-cartpole-swingup-p-v0",
+    "dmc-cartpole-swingup-va-v0",
+    "cartpole-continuous-p-v0",
+    "cartpole-continuous-v-v0",
+    "reacher-mdp-v0",
+    "reacher-pomdp-v0",
+    "water-maze-simple-mdp-v0",
+    "water-maze-simple-pomdp-v0",
+    "car-v0",
+    "car-p-v0",
+    "bumps-normal-test-v0",
+)
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    parser.prog = "python -m benchmark.baselines"
+    add = parser.add_argument
+    add("--env-ids", nargs="+", default=list(ENV_IDS), metavar="ID", help="environments")
+    add("--episodes", type=integer(2), default=100, help="for each figure")
+    add("--seed", type=integer(0, 2**31), default=0, help="of episodes and random actions")
+    add("--out", default="docs/results/baselines.csv", metavar="FILE", help="of the table")
+    return parser.parse_args(argv)
+
+
+# ---- Static controllers: observation -> action in [-1, 1] ----
+
+
+def pendulum_p(obs):
+    """From the angle alone. Without friction, that cannot hold the top."""
+    th = np.arctan2(obs[1], obs[0])
+    u = 0.1 - 5.74 * np.sin(th) - 1.32 * np.cos(th) - 1.52 * np.sin(2 * th)
+    return np.tanh(u + 0.94 * np.cos(2 * th) - 4.25 * np.sin(3 * th) - 0.57 * np.cos(3 * th))
+
+
+def pendulum_v(obs):
+    """From the angular velocity alone: steers the energy, and lingers near the top."""
+    x = obs[0] / 8
+    u = 1.69 - 4.68 * x - 2.97 * x**2 - 3.03 * x**3 - 1.83 * x**4 - 4.34 * x**5
+    return np.tanh(u + 0.9 * np.tanh(4 * x) + 3.92 * np.tanh(12 * x))
+
+
+def balance_p(obs):
+    """dm_control's cart-pole from the cart's place and the pole's angle."""
+    x, c, s = obs
+    return np.tanh(-0.53 * x + 1.89 * s + 0.64 * c * x + 0.22 * c * s - 0.16 * x**3 + 4 * s * x**2)
+
+
+def cartpole_p(obs):
+    """Continuous cart-pole from the cart's place and the pole's angle."""
+    x, th = obs
+    return np.tanh(0.05 * x + 0.8 * th + 0.67 * x**3 + 19 * th**3)
+
+
+def cartpole_v(obs):
+    """Continuous cart-pole from velocities. It solves the task, which so needs no memory."""
+    x, th = obs
+    return np.tanh(2.22 * x + 2.88 * th - 3.78 * x**3 + 6.16 * th**3)
+
+
+def car(obs):
+    """Keeps the priest's bit in the sign of the car's velocity, which is observed."""
+    _, velocity, direction = obs
+    if direction != 0:
+        return direction
+    if velocity < -0.001:
+        return -1.0
+    return 1.0 if velocity < 0.02 else 0.0
+
+
+STATIC = {
+    "pendulum-p-v0": pendulum_p,
+    "pendulum-v-v0": pendulum_v,
+    "pendulum-va-v0": pendulum_v,
+    "dmc-cartpole-balance-p-v0": balance_p,
+    "cartpole-continuous-p-v0": cartpole_p,
+    "cartpole-continuous-v-v0": cartpole_v,
+    "car-v0": car,
+}
+
+
+# ---- Measuring ----
+
+
+def measure(env_id, controller, episodes, seed):
+    """Returns and successes of whole episodes; controller: of an observation, or random, zero."""
+    env, rng = make_env(env_id, seed), np.random.default_rng(seed)
+    shape = env.action_space.shape
+    policy = {
+        "random": lambda obs: rng.uniform(-1, 1, shape),
+        "zero": lambda obs: np.zeros(shape),
+    }.get(controller, lambda obs: np.full(shape, controller(obs)))
+    returns, successes = [], []
+    for _ in range(episodes):
+        obs, _ = env.reset()
+        ended = False
+        while not ended:
+            obs, _, terminated, truncated, info = env.step(policy(obs).astype(np.float32))
+            ended = terminated or truncated
+        returns.append(float(info["episode"]["r"]))
+        if "is_success" in info:
+            successes.append(float(info["is_success"]))
+    env.close()
+    return returns, successes
+
+
+def main(args):
+    path = Path(args.out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = ["env_id", "controller", "mean", "std", "success_rate", "episodes"]
+    rows = []
+    print(f"{'environment':<30}{'controller':<12}{'mean':>10}{'std':>9}{'success':>9}")
+    for env_id in args.env_ids:
+        kinds = {"random": "random", "zero": "zero", "static": STATIC.get(env_id)}
+        for name, controller in kinds.items():
+            if controller is None:
+                continue
+            returns, successes = measure(env_id, controller, args.episodes, args.seed)
+            mean, std = statistics.fmean(returns), statistics.stdev(returns)
+            rate = f"{statistics.fmean(successes):.2f}" if successes else ""
+            rows.append([env_id, name, f"{mean:.5g}", f"{std:.5g}", rate, args.episodes])
+            print(f"{env_id:<30}{name:<12}{mean:>10.1f}{std:>9.1f}{rate:>9}", flush=True)
+    with open(path, "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args())

@@ -1,0 +1,466 @@
+"""Learning curves with error bars and a table of final returns, from progress.csv alone.
+
+    python -m benchmark.plot runs --out docs/_static/curves
+    python -m benchmark.plot runs --collect docs/results/curves     small copies, to commit
+    python -m benchmark.plot docs/results/curves --out docs/_static/curves
+
+Writes OUT-steps, OUT-time and OUT-iqm as .png and .svg, and OUT.md. Environment, algorithm and seed
+are read from the name of the run folder, <env>__<algorithm>__<seed>, or of the CSV file.
+"""
+
+import csv
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import envs
+from benchmark import COLUMNS, read_curve
+from common.cli import Parser, integer, run_cli
+from common.errors import UserError
+
+SCRIPTS = ("rsac", "rsac_sharing", "rtd3", "rdpg", "sac", "td3", "ddpg", "conv_sac")
+# Okabe & Ito's colours for the colour-blind, without the yellow that is too light for a line. Lines
+# differ in dashes and markers, too, so that they can be told apart in black and white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+DASHES = ("-", "--", "-.", ":")
+MARKERS = "osD^vPX*"
+LAST = 0.1  # part of a run whose evaluations make its final return; one alone is noisy
+POINTS = 41  # of the curves across tasks
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    parser.prog = "python -m benchmark.plot"
+    add = parser.add_argument
+    add("paths", nargs="+", metavar="PATH", help="run folders, folders of them, or CSV files")
+    add("--out", default="curves", help="path and first part of the names of the files written")
+    add("--env-ids", nargs="+", metavar="ID", help="only these environments")
+    add("--algorithms", nargs="+", metavar="NAME", help="only these, in this order")
+    add("--partial", action="store_true", help="also runs that are shorter than their siblings")
+    add("--baselines", default="docs/results/baselines.csv", metavar="FILE", help="of the bars")
+    add("--collect", metavar="DIR", help="no plot: copy the curves there, rounded, one file a run")
+    add("--bootstrap", type=integer(100), default=2000, help="resamples for an interval")
+    return parser.parse_args(argv)
+
+
+# ---- 1. Reading ----
+
+
+@dataclass
+class Run:
+    """The evaluations of one run; step, seconds and value are arrays (evaluations,)."""
+
+    path: Path
+    env_id: str
+    algorithm: str
+    seed: str
+    step: np.ndarray
+    seconds: np.ndarray
+    value: np.ndarray
+
+    def final(self):
+        """Mean of the evaluations in the last tenth of the run."""
+        return self.value[self.step >= (1 - LAST) * self.step[-1]].mean()
+
+
+def read_runs(paths, skip):
+    """All readable runs below the paths, sorted; skip(path, reason) is told of the others."""
+    files = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise UserError(f"there is no {path}")
+        found = sorted(path.rglob("*.csv")) if path.is_dir() else [path]
+        # In a run folder only progress.csv is ours; elsewhere a name with __ is a collected run.
+        files += [f for f in found if f.name == "progress.csv" or f.stem.count("__") >= 2]
+    runs = []
+    for path in files:
+        name = path.parent.name if path.name == "progress.csv" else path.stem
+        parts = name.split("__")
+        if len(parts) < 3:
+            skip(path, f"the name {name} is not <env>__<algorithm>__<seed>")
+            continue
+        try:
+            curve = read_curve(path)
+        except (OSError, ValueError) as error:
+            skip(path, error)
+            continue
+        runs.append(Run(path, *parts[:3], *(curve[column] for column in COLUMNS)))
+    return runs
+
+
+def drop_partial(runs, skip):
+    """Leaves out runs that are shorter than the longest of their environment and algorithm."""
+    longest = {}
+    for run in runs:
+        key = run.env_id, run.algorithm
+        longest[key] = max(longest.get(key, 0), run.step[-1])
+    kept = []
+    for run in runs:
+        if run.step[-1] < longest[run.env_id, run.algorithm]:
+            total = longest[run.env_id, run.algorithm]
+            skip(run.path, f"partial, {run.step[-1]:.0f} of {total:.0f} steps; see --partial")
+        else:
+            kept.append(run)
+    return kept
+
+
+def drop_repeated(runs, skip):
+    """Of several runs with one environment, algorithm and seed the last counts, once."""
+    by_key = {}
+    for run in sorted(runs, key=lambda run: str(run.path)):
+        key = run.env_id, run.algorithm, run.seed
+        if key in by_key:
+            skip(by_key[key].path, f"the same environment, algorithm and seed as {run.path}")
+        by_key[key] = run
+    return list(by_key.values())
+
+
+def collect(runs, folder):
+    """Writes each run to <folder>/<env>__<algorithm>__<seed>.csv with five digits, whole steps."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        path = folder / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
+        with open(path, "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            for step, seconds, value in zip(run.step, run.seconds, run.value, strict=True):
+                writer.writerow([int(step), round(seconds, 1), f"{value:.5g}"])
+    print(f"{len(runs)} runs collected in {folder}", file=sys.stderr)
+
+
+def read_baselines(path):
+    """Environment -> list of (name, mean return), from a file that benchmark.baselines wrote."""
+    if not Path(path).exists():
+        return {}
+    bars = {}
+    with open(path, newline="") as file:
+        for row in csv.DictReader(file):
+            bars.setdefault(row["env_id"], []).append((row["controller"], float(row["mean"])))
+    return bars
+
+
+# ---- 2. Panels ----
+
+
+def make_panels(runs):
+    """Environment -> algorithm -> runs.
+
+    What sees more of the same task joins its panel as a bound, under a name that says so: stacked
+    frames (`-concat5`), and the full state (the environment's `oracle`).
+    """
+    plain = {run.env_id for run in runs if "-concat" not in run.env_id}
+    panels = {}
+    for run in runs:
+        places = [(run.env_id, run.algorithm)]
+        stacked = re.fullmatch(r"(.*)-concat(\d+)(-v\d+)", run.env_id)
+        if stacked and stacked[1] + stacked[3] in plain:
+            places = [(stacked[1] + stacked[3], f"{run.algorithm}, {stacked[2]} frames")]
+        for env_id in plain:
+            info = envs.find(env_id)
+            if info and info.oracle == run.env_id != env_id:
+                places.append((env_id, f"{run.algorithm}, full state"))
+        for env_id, label in places:
+            panels.setdefault(env_id, {}).setdefault(label, []).append(run)
+    return {env_id: panels[env_id] for env_id in sorted(panels)}
+
+
+def sort_labels(labels, wanted=None):
+    """In the order asked for, or recurrent scripts first; bounds last."""
+    order = list(wanted or SCRIPTS)
+
+    def key(label):
+        base, _, bound = label.partition(",")
+        script = base if base in order else base.split("-")[0]
+        return bool(bound), order.index(script) if script in order else len(order), label
+
+    return sorted(labels, key=key)
+
+
+# ---- 3. Statistics ----
+
+
+def align(runs):
+    """Steps (S,), mean seconds (S,) and values (runs, S) at the evaluations that the runs share.
+
+    Nothing is interpolated. A run that is over has NaN; a step that one of the others lacks goes.
+    """
+    steps = np.unique(np.concatenate([run.step for run in runs]))
+    shared = [s for s in steps if all(s in run.step for run in runs if run.step[-1] >= s)]
+    values, seconds = (np.full((len(runs), len(shared)), np.nan) for _ in range(2))
+    for k, run in enumerate(runs):
+        n = np.isin(shared, run.step).sum()
+        at = np.isin(run.step, shared)
+        values[k, :n], seconds[k, :n] = run.value[at], run.seconds[at]
+    return np.array(shared), np.nanmean(seconds, axis=0), values
+
+
+def bootstrap(values, resamples, seed=0):
+    """95 % percentile interval of the mean over the first axis: low, high, each (S,).
+
+    values: (seeds, S), NaN where a seed has none. One seed alone has no interval: both are NaN.
+    """
+    n = len(values)
+    there = np.isfinite(values)
+    # How often each seed is drawn: weights do in one product what resampled copies do in many.
+    weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = weights @ np.where(there, values, 0) / (weights @ there)
+    with np.errstate(invalid="ignore"):
+        low, high = np.nanpercentile(means, [2.5, 97.5], axis=0)
+    single = there.sum(axis=0) < 2
+    return np.where(single, np.nan, low), np.where(single, np.nan, high)
+
+
+def held(run, at, axis):
+    """The last evaluation up to each point `at` of an axis, "step" or "seconds", (points,)."""
+    index = np.searchsorted(getattr(run, axis), at, side="right") - 1
+    return run.value[np.maximum(index, 0)]
+
+
+def across_tasks(panels, bars, resamples):
+    """Interquartile mean (IQM) across tasks: what to draw, or None where it says nothing.
+
+    Scores: 0 is random actions (the first evaluation where they were not measured), 1 the best
+    final mean on the task. Algorithms that lack a task are left out, and named.
+    Returns tasks, names left out, {label: {"final", "step", "seconds": (points, iqm, low,
+    high)}}; "final" has one point, the others are curves.
+    """
+    labels = {label for panel in panels.values() for label in panel}
+    tasks = {label: [e for e, panel in panels.items() if label in panel] for label in labels}
+    covered = max(tasks.values(), key=len)
+    inside = [label for label in sort_labels(labels) if set(covered) <= set(tasks[label])]
+    if len(covered) < 2 or len(inside) < 2:
+        return None
+    low, high = {}, {}
+    for env_id in covered:
+        panel = panels[env_id]
+        first = [run.value[0] for runs in panel.values() for run in runs]
+        low[env_id] = dict(bars.get(env_id, [])).get("random", np.mean(first))
+        finals = [np.mean([run.final() for run in runs]) for runs in panel.values()]
+        high[env_id] = max(max(finals), low[env_id] + 1e-9)
+    members = {label: [panels[env_id][label] for env_id in covered] for label in inside}
+    end = max(run.seconds[-1] for runs in members.values() for r in runs for run in r)
+    result = {label: {} for label in inside}
+    for axis in ("final", "step", "seconds"):
+        points = np.linspace(0, end if axis == "seconds" else 1, 1 if axis == "final" else POINTS)
+        for label, by_task in members.items():
+            scores = []  # of each task, (seeds, points)
+            for env_id, runs in zip(covered, by_task, strict=True):
+                value = [
+                    [run.final()]
+                    if axis == "final"
+                    else held(run, points * (run.step[-1] if axis == "step" else 1), axis)
+                    for run in runs
+                ]
+                scores.append((np.array(value) - low[env_id]) / (high[env_id] - low[env_id]))
+            result[label][axis] = (points, *interquartile_mean(scores, resamples))
+    return covered, [label for label in sort_labels(labels) if label not in inside], result
+
+
+def interquartile_mean(scores, resamples, seed=0):
+    """Mean of the middle half of all scores and its 95 % interval: iqm, low, high, each (points,).
+
+    scores: for each task (seeds, points). The bootstrap draws seeds anew within each task, as in
+    Agarwal et al. 2021, arXiv:2108.13264, Section 4.1. One seed alone has no interval.
+    """
+    from scipy.stats import bootstrap, trim_mean
+
+    def iqm(*samples, axis):
+        return trim_mean(np.concatenate(samples, axis=axis), 0.25, axis=axis)
+
+    mean = iqm(*scores, axis=0)
+    if min(map(len, scores)) < 2:
+        return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    interval = bootstrap(
+        scores, iqm, n_resamples=resamples, axis=0, method="percentile", rng=seed
+    ).confidence_interval
+    return mean, interval.low, interval.high
+
+
+# ---- 4. Drawing ----
+
+
+def make_styles(labels, wanted):
+    """Label -> keywords of a line; a script looks the same in every figure."""
+    labels, styles = sort_labels(labels, wanted), {}
+    fixed = {name: k for k, name in enumerate(SCRIPTS)}
+    others = [label for label in labels if label not in fixed]
+    for label in labels:
+        k = fixed[label] if label in fixed else len(SCRIPTS) + others.index(label)
+        styles[label] = {
+            "color": COLOURS[k % len(COLOURS)],
+            "linestyle": DASHES[k % len(DASHES)],
+            "marker": MARKERS[k % len(MARKERS)],
+        }
+    return styles
+
+
+def draw_line(axes, x, mean, low, high, style, label):
+    every = max(1, len(x) // 8)
+    axes.plot(x, mean, label=label, markevery=every, markersize=4, linewidth=1.5, **style)
+    axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+
+
+def draw_panels(panels, styles, bars, resamples, axis):
+    """One panel for each environment; axis: "steps" or "time" (of the seeds' mean)."""
+    figure, grid = make_grid(len(panels))
+    for axes, (env_id, panel) in zip(grid, panels.items(), strict=False):
+        for label in (label for label in styles if label in panel):
+            steps, seconds, values = align(panel[label])
+            x = steps / 1000 if axis == "steps" else seconds / 60
+            mean = np.nanmean(values, axis=0)
+            draw_line(axes, x, mean, *bootstrap(values, resamples), styles[label], label)
+        for k, (name, value) in enumerate(bars.get(env_id, [])):
+            axes.axhline(value, color="0.55", linewidth=0.8, linestyle=(0, (1 + 2 * k, 2)))
+            axes.annotate(
+                name,
+                (1, value),
+                xycoords=("axes fraction", "data"),
+                ha="right",
+                va="bottom",
+                fontsize=7,
+                color="0.35",
+            )
+        axes.set_title(env_id, fontsize=9)
+        axes.set_xlabel("environment steps [thousand]" if axis == "steps" else "time [min]")
+        axes.set_ylabel("evaluation return")
+    finish(figure, grid, len(panels), styles)
+    return figure
+
+
+def draw_across(iqm, styles):
+    """Final scores as points with intervals, and the curves, across tasks."""
+    tasks, _, result = iqm
+    figure, grid = make_grid(3)
+    names = list(result)
+    for k, label in enumerate(names):
+        _, mean, low, high = result[label]["final"]
+        style = {**styles[label], "linestyle": "none"}
+        grid[0].errorbar(
+            mean, k, xerr=[mean - low, high - mean], capsize=3, **style, ecolor=style["color"]
+        )
+        for axes, axis, unit in ((grid[1], "step", 1), (grid[2], "seconds", 60)):
+            x, *lines = result[label][axis]
+            draw_line(axes, x / unit, *lines, styles[label], label)
+    grid[0].set_yticks(range(len(names)), names)
+    grid[0].invert_yaxis()
+    labels = ("final score", "part of the steps", "time [min]")
+    for axes, label in zip(grid, labels, strict=False):
+        axes.set_xlabel(label)
+    grid[1].set_ylabel("score")
+    grid[1].set_title(f"interquartile mean over {len(tasks)} tasks", fontsize=9)
+    finish(figure, grid, 3, {label: styles[label] for label in names})
+    return figure
+
+
+def make_grid(n):
+    from matplotlib.figure import Figure
+
+    columns = min(n, 3)
+    rows = -(-n // columns)
+    figure = Figure(figsize=(3.6 * columns, 2.7 * rows + 0.6), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False).ravel()
+
+
+def finish(figure, grid, n, styles):
+    from matplotlib.lines import Line2D
+
+    for axes in grid[:n]:
+        axes.grid(color="0.92")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+    for axes in grid[n:]:
+        axes.remove()
+    lines = [Line2D([], [], label=label, markersize=5, **style) for label, style in styles.items()]
+    figure.legend(handles=lines, loc="outside lower center", ncols=4, fontsize=8, handlelength=4)
+
+
+def save(figure, path):
+    for suffix in (".png", ".svg"):
+        # Without the date an unchanged figure is an unchanged file.
+        metadata = {"Date": None} if suffix == ".svg" else None
+        figure.savefig(path.with_name(path.name + suffix), dpi=130, metadata=metadata)
+
+
+# ---- 5. Table ----
+
+
+def make_table(panels, styles, bars, iqm, resamples):
+    """Markdown: final returns with their spread, one row per environment and algorithm."""
+    head = ["environment", "algorithm", "final return", "95 % interval", "std", "min", "max"]
+    head += ["seeds", "steps", "minutes"]
+    rows = []
+    for env_id, panel in panels.items():
+        for label in (label for label in styles if label in panel):
+            runs = panel[label]
+            final = np.array([run.final() for run in runs])
+            low, high = bootstrap(final[:, None], resamples)
+            interval = f"{low[0]:.1f} to {high[0]:.1f}" if len(runs) > 1 else "-"
+            std = f"{final.std(ddof=1):.1f}" if len(runs) > 1 else "-"
+            steps = max(run.step[-1] for run in runs)
+            minutes = np.mean([run.seconds[-1] for run in runs]) / 60
+            row = [env_id, label, f"{final.mean():.1f}", interval, std, f"{final.min():.1f}"]
+            rows.append([*row, f"{final.max():.1f}", len(runs), f"{steps:,.0f}", f"{minutes:.1f}"])
+        for name, value in bars.get(env_id, []):
+            rows.append([env_id, f"*{name}*", f"{value:.1f}", *["-"] * 7])
+    text = markdown(head, rows)
+    text += "\nFinal return: mean over seeds of the mean evaluation in the last tenth of each run. "
+    text += "Interval: bootstrap over seeds; std: between seeds. Minutes: from process start.\n"
+    if iqm:
+        tasks, _, result = iqm
+        rows = [
+            [label, f"{mean[0]:.3f}", f"{low[0]:.3f} to {high[0]:.3f}"]
+            for label, (_, mean, low, high) in ((k, v["final"]) for k, v in result.items())
+        ]
+        text += f"\nInterquartile mean of the final score over {', '.join(tasks)} "
+        text += "(0: random actions, 1: the best final mean on the task):\n\n"
+        text += markdown(["algorithm", "IQM", "95 % interval"], rows)
+    return text
+
+
+def markdown(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def main(args):
+    def skip(path, reason):
+        print(f"skipped {path}: {reason}", file=sys.stderr)
+
+    runs = read_runs(args.paths, skip)
+    runs = [run for run in runs if not args.env_ids or run.env_id in args.env_ids]
+    runs = [run for run in runs if not args.algorithms or run.algorithm in args.algorithms]
+    runs = drop_repeated(runs, skip)
+    runs = runs if args.partial else drop_partial(runs, skip)
+    if not runs:
+        raise UserError(f"no runs found in {' '.join(args.paths)}")
+    if args.collect:
+        collect(runs, args.collect)
+        return
+    bars = read_baselines(args.baselines)
+    panels = make_panels(runs)
+    styles = make_styles({label for panel in panels.values() for label in panel}, args.algorithms)
+    iqm = across_tasks(panels, bars, args.bootstrap)
+    if iqm and iqm[1]:
+        print(f"not in the mean over {len(iqm[0])} tasks: {', '.join(iqm[1])}", file=sys.stderr)
+    out = Path(args.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    import matplotlib as mpl
+
+    mpl.rcParams["svg.hashsalt"] = "curves"  # the same figure gives the same file
+    for axis in ("steps", "time"):
+        figure = draw_panels(panels, styles, bars, args.bootstrap, axis)
+        save(figure, out.with_name(f"{out.name}-{axis}"))
+    if iqm:
+        save(draw_across(iqm, styles), out.with_name(f"{out.name}-iqm"))
+    table = make_table(panels, styles, bars, iqm, args.bootstrap)
+    out.with_name(f"{out.name}.md").write_text(table)
+    print(table, end="")
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args())

@@ -1,0 +1,577 @@
+"""Runs scripts x environments x seeds: on this machine, on a Ray cluster or as a SLURM array.
+
+    python -m benchmark.sweep --scripts rsac rtd3 --env-ids pendulum-p-v0 --seeds 0 1 2 \\
+        -- --total-steps 50000
+    python -m benchmark.sweep --config benchmark/configs/paper.txt --scripts rsac --seeds 0 1 2
+
+What stands after `--` goes to every run. Started again, the same command finishes what is missing
+and repeats nothing: a run is finished when its progress.csv has reached the last step; otherwise it
+goes on from its checkpoint, or from the start if it has none. All state is in the run folders.
+
+Docs: docs/sweeps.md
+"""
+
+import ctypes
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import string
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark import check_env_id, child_env, find_script, read_curve, usable_cores
+from common.cli import Parser, integer, number, run_cli
+from common.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there, do not start two sweeps in one folder
+    fcntl = None
+
+CHECKPOINTS = ("checkpoint.pt", "checkpoint.previous.pt")
+DRAW_EVERY = 1.0  # [s], the table
+
+
+def parse_args(argv=None):
+    argv = sys.argv[1:] if argv is None else list(argv)
+    cut = argv.index("--") if "--" in argv else len(argv)
+    parser = Parser(__doc__)
+    parser.prog = "python -m benchmark.sweep"
+    parser.usage = "%(prog)s [options] [-- arguments of every run]"
+    add = parser.add_argument_group("what to run").add_argument
+    add("--scripts", nargs="+", metavar="NAME", help="such as rsac, or the path of a file")
+    add("--env-ids", nargs="+", metavar="ID", help="environments")
+    add("--seeds", nargs="+", type=integer(0, 2**31), default=[0], metavar="N", help="one run each")
+    add("--config", metavar="FILE", help="of command lines; --scripts and --env-ids choose from it")
+    add("--tag", help="joined to the script's name in run names, to tell settings apart")
+    add("--log-dir", default="runs", help="where run folders go, and logs/ with their output")
+    add = parser.add_argument_group("where to run").add_argument
+    add("--threads", type=integer(1), default=1, help="of each run")
+    add("--workers", type=integer(1), help="runs at a time; cores / threads if not given")
+    add("--ray", nargs="?", const="", metavar="ADDRESS", help="on a Ray cluster instead")
+    add("--cpus-per-run", type=number(0), help="that Ray sets aside; --threads if not given")
+    add("--gpus-per-run", type=number(0), default=0, help="that Ray sets aside; may be 0.25")
+    add = parser.add_argument_group("job arrays").add_argument
+    add("--list", action="store_true", help="only print the numbered command lines")
+    add("--index", type=integer(0), metavar="K", help="only run number K, here and now")
+    args = parser.parse_args(argv[:cut])
+    args.options, args.argv = argv[cut + 1 :], argv
+    if not args.config and not (args.scripts and args.env_ids):
+        parser.error("nothing to run: give --scripts and --env-ids, or --config")
+    return args
+
+
+# ---- 1. What to run ----
+
+
+@dataclass
+class Run:
+    """One run of a script. Its name, and so its folder, follows from what it does."""
+
+    name: str
+    script: Path
+    options: list  # of the script, all but those that say where and on how many threads
+    total_steps: int | None  # None: the script's default, which its args.json tells
+    log_dir: Path
+    threads: int
+
+    @property
+    def folder(self):
+        return self.log_dir / self.name
+
+    @property
+    def log(self):
+        return self.log_dir / "logs" / f"{self.name}.log"
+
+    def fresh_command(self):
+        """The words of the command line that starts this run."""
+        where = ["--run-name", self.name, "--log-dir", str(self.log_dir)]
+        threads = ["--num-threads", str(self.threads)]
+        return ["python", str(self.script), *self.options, *where, *threads]
+
+    def command(self):
+        """What brings this run to its end from where it stands now, None if it is there."""
+        if self.finished():
+            return None
+        if any((self.folder / name).exists() for name in CHECKPOINTS):
+            # Arguments come from the checkpoint, the number of threads too: it can change results.
+            more = ["--total-steps", str(self.total_steps)] if self.total_steps else []
+            return ["python", str(self.script), "--resume", str(self.folder), *more]
+        # Killed before its first checkpoint: nothing in there can be used.
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return self.fresh_command()
+
+    def target(self):
+        """The last step, None while it is not known."""
+        if self.total_steps:
+            return self.total_steps
+        try:
+            return int(json.loads((self.folder / "args.json").read_text())["total_steps"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def curve(self):
+        """What progress.csv has so far, None if that is nothing."""
+        try:
+            return read_curve(self.folder / "progress.csv")
+        except (OSError, ValueError):
+            return None
+
+    def step(self):
+        curve = self.curve()
+        return int(curve["global_step"][-1]) if curve else 0
+
+    def finished(self):
+        target = self.target()
+        return target is not None and self.step() >= target
+
+
+def make_runs(args):
+    """All runs in order, seeds outermost, so that a sweep that is stopped early has every curve.
+
+    Raises UserError for unknown scripts and environments, and for a run folder that was made
+    with other arguments.
+    """
+    tag, lines = args.tag, []
+    if args.config:
+        variables, lines = read_config(args.config)
+        tag = variables.get("TAG") if tag is None else tag
+        names = [find_script(s).stem for s in args.scripts or []]
+        lines = [x for x in lines if not names or Path(x[0]).stem in names]
+        lines = [x for x in lines if not args.env_ids or x[1] in args.env_ids]
+        if not lines:
+            raise UserError(f"nothing in {args.config} is for these --scripts and --env-ids")
+    else:
+        lines = [(script, env_id, []) for env_id in args.env_ids for script in args.scripts]
+    for env_id in dict.fromkeys(line[1] for line in lines):
+        check_env_id(env_id)
+    runs = {}
+    for seed in args.seeds:
+        for script, env_id, options in lines:
+            path = find_script(script)
+            method = f"{path.stem}-{tag}" if tag else path.stem
+            env = env_id.replace(":", "_").replace("/", "_")
+            name = f"{env}__{method}__{seed}"
+            if name in runs:
+                raise UserError(f"{name} is asked for twice; use --tag and another sweep for one")
+            words = ["--env-id", env_id, "--seed", str(seed), *options, *args.options]
+            total_steps = split_options(words)[0].total_steps
+            log_dir = Path(args.log_dir)
+            runs[name] = Run(name, path, words, total_steps, log_dir, args.threads)
+    for run in runs.values():
+        check_same(run)
+    return list(runs.values())
+
+
+def read_config(path):
+    """The variables and the commands, as (script, environment, other options), of a config file.
+
+    It is a shell script of the simplest kind: NAME="value", "$NAME", comments, and lines
+    `python rsac.py --env-id ...`, so that people can also run it with sh, or copy a line.
+    """
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        raise UserError(f"cannot read --config {path}: {error.strerror}") from error
+    variables, commands = {}, []
+    for line in text.replace("\\\n", " ").splitlines():
+        try:
+            words = shlex.split(string.Template(line).substitute(variables), comments=True)
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{path}: cannot read the line '{line}': {error}") from error
+        if len(words) == 1 and "=" in words[0]:
+            name, variables[name] = words[0].split("=", 1)[0], words[0].split("=", 1)[1]
+        elif words[:1] == ["python"] and len(words) > 1:
+            known, rest = split_options(words[2:])
+            if not known.env_id:
+                raise UserError(f"{path}: the line '{line}' has no --env-id")
+            total = ["--total-steps", str(known.total_steps)] if known.total_steps else []
+            commands.append((words[1], known.env_id, rest + total))
+        elif words:
+            raise UserError(f"{path}: '{line}' is not a line `python SCRIPT.py --env-id ...`")
+    return variables, commands
+
+
+def split_options(words):
+    """Options of a script that matter here, as a namespace, and all others, as a list."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("--env-id", "--run-name", "--log-dir", "--num-threads", "--device"):
+        parser.add_argument(name)
+    parser.add_argument("--total-steps", type=integer(1))
+    parser.error = lambda message: (_ for _ in ()).throw(UserError(message))
+    return parser.parse_known_args(words)
+
+
+def check_same(run):
+    """UserError if the run folder was made with other arguments than those asked for now."""
+    if not run.folder.exists() or not run.log.exists():
+        return
+    with open(run.log) as file:
+        first = file.readline()
+    if first.startswith("$ "):
+        old = split_options(shlex.split(first)[3:])[1]
+        new = split_options(run.fresh_command()[2:])[1]
+        if sorted(old) != sorted(new):
+            raise UserError(
+                f"{run.folder} was made with '{shlex.join(old)}', not '{shlex.join(new)}'; "
+                "use another --tag or --log-dir"
+            )
+
+
+# ---- 2. Starting one run ----
+
+
+def take(run, wait=False):
+    """The open log of a run that nobody else works on, locked; None if someone does.
+
+    The process that is started inherits the lock, so that even one whose sweep was killed is not
+    joined by a second one. wait: until it is free.
+    """
+    run.log.parent.mkdir(parents=True, exist_ok=True)
+    log = open(run.log, "a")  # noqa: SIM115
+    if fcntl:
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            log.close()
+            return None
+    return log
+
+
+def announce(log, command):
+    """Writes the command line into the log, of which it is the first line if the run is new."""
+    if "--resume" not in command:
+        log.truncate(0)
+    log.write(f"$ {shlex.join(command)}\n")
+    log.flush()
+
+
+def run_here(run):
+    """Turns this process into the run, so that signals and the exit code are its own."""
+    log = take(run, wait=True)
+    command = run.command()
+    if command is None:
+        print(f"{run.name} is finished")
+        return 0
+    announce(log, command)
+    os.set_inheritable(log.fileno(), True)  # with the lock
+    print(shlex.join(command), flush=True)
+    os.execve(sys.executable, [sys.executable, *command[1:]], child_env(run.threads))
+
+
+# ---- 3. Where to run ----
+
+
+class LocalPool:
+    """Processes on this machine. `poll` starts what fits and returns what has ended."""
+
+    def __init__(self, runs, workers):
+        self.waiting, self.workers = deque(runs), workers
+        self.running = {}  # run name -> (run, process, log)
+
+    def poll(self):
+        """List of (run, exit code) of the runs that ended since the last call."""
+        ended = []
+        for name, (run, process, log) in list(self.running.items()):
+            if process.poll() is not None:
+                ended.append((run, process.returncode))
+                log.close()
+                del self.running[name]
+        for _ in range(len(self.waiting)):
+            if len(self.running) >= self.workers:
+                break
+            run = self.waiting.popleft()
+            log = take(run)
+            if log is None:  # another sweep is at it, or a run that outlived its sweep
+                self.waiting.append(run)
+                continue
+            command = run.command()
+            if command is None:
+                log.close()
+                ended.append((run, 0))
+                continue
+            announce(log, command)
+            self.running[run.name] = run, self._start(run, command, log), log
+        return ended
+
+    def _start(self, run, command, log):
+        libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+        return subprocess.Popen(
+            [sys.executable, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=child_env(run.threads),
+            # Ctrl-C reaches the sweep alone, which then asks every run once to save and stop.
+            start_new_session=True,
+            # Where the sweep is killed, its runs are asked, too (1 is PR_SET_PDEATHSIG).
+            preexec_fn=(lambda: libc.prctl(1, signal.SIGTERM)) if libc else None,
+        )
+
+    def is_running(self, run):
+        return run.name in self.running
+
+    def stop(self):
+        """Asks all runs to save and stop, and waits for them."""
+        for _, process, _ in self.running.values():
+            process.terminate()
+        for _, process, _ in self.running.values():
+            process.wait()
+
+
+class RayPool:
+    """Tasks on a Ray cluster whose nodes see the same files. Each is one `--index K`.
+
+    Ray starts a task again, elsewhere, when its worker or node has died; the run then goes on
+    from its checkpoint.
+    """
+
+    def __init__(self, runs, numbers, args):
+        self.ray = connect_ray(args.ray)
+        cpus = args.threads if args.cpus_per_run is None else args.cpus_per_run
+        self.started = time.time()
+        task = self.ray.remote(num_cpus=cpus, num_gpus=args.gpus_per_run, max_retries=-1)(_ray_task)
+        self.refs = {}
+        for run, k in zip(runs, numbers, strict=True):
+            run.log.parent.mkdir(parents=True, exist_ok=True)
+            command = ["-m", "benchmark.sweep", "--index", str(k), *args.argv]
+            ref = task.remote([sys.executable, *command], str(run.log.absolute()), os.getcwd())
+            self.refs[ref] = run
+
+    def poll(self):
+        if not self.refs:
+            return []
+        done, _ = self.ray.wait(list(self.refs), num_returns=len(self.refs), timeout=0)
+        ended = []
+        for ref in done:
+            try:
+                code = self.ray.get(ref)
+            except self.ray.exceptions.RayError as error:
+                code = f"Ray: {str(error).splitlines()[0]}"
+            ended.append((self.refs.pop(ref), code))
+        return ended
+
+    def is_running(self, run):
+        return run.log.exists() and run.log.stat().st_mtime >= self.started
+
+    def stop(self):
+        self.ray.shutdown()  # ends the workers, and so asks the runs to save and stop
+
+
+def _ray_task(command, log, folder):
+    """Runs on a node. Imports here: Ray sends this function, not this file."""
+    import ctypes
+    import signal
+    import subprocess
+    import sys
+
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    ask_to_stop = (lambda: libc.prctl(1, signal.SIGTERM)) if libc else None
+    with open(log, "a") as out:
+        return subprocess.call(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=ask_to_stop,
+        )
+
+
+def connect_ray(address):
+    """The ray module, connected. Raises UserError, within 10 s, if no cluster answers."""
+    hint = "start one with `ray start --head`, or leave the address out to start it here"
+    if address and address not in ("auto", "local"):
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=3).close()
+        except (OSError, ValueError) as error:
+            raise UserError(f"no Ray cluster answers at {address} ({error}); {hint}") from error
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("--ray needs Ray: pip install -r requirements-ray.txt") from error
+    if address and ":" in address and not address.startswith("ray://"):
+        # Something else may listen there, and ray.init would wait for minutes.
+        check = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+        try:
+            subprocess.run(check, check=True, capture_output=True, timeout=5)
+        except subprocess.SubprocessError as error:
+            raise UserError(f"what answers at {address} is no Ray cluster; {hint}") from error
+    try:
+        ray.init(address=address or None, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"no Ray cluster answers ({reason}); {hint}") from error
+    return ray
+
+
+# ---- 4. Watching ----
+
+
+class Table:
+    """The runs, live on a terminal; elsewhere a line for every change."""
+
+    def __init__(self, runs, stream=sys.stderr):
+        self.runs, self.stream = runs, stream
+        self.states = {run.name: "waiting" for run in runs}
+        self.live, self.height, self.drawn = stream.isatty(), 0, 0.0
+        self.start = time.monotonic()
+
+    def change(self, run, state):
+        if self.states[run.name] != state:
+            self.states[run.name] = state
+            if not self.live and state != "waiting":
+                print(self.row(run), file=self.stream, flush=True)
+
+    def draw(self, last=False):
+        """Draws the table anew, at most once a second."""
+        if not self.live or (time.monotonic() - self.drawn < DRAW_EVERY and not last):
+            return
+        self.drawn = time.monotonic()
+        size = shutil.get_terminal_size()
+        order = {"running": 0, "failed": 1, "waiting": 2, "finished": 3}
+        shown = sorted(self.runs, key=lambda run: order[self.states[run.name]])
+        rows = [self.row(run)[: size.columns - 1] for run in shown[: max(3, size.lines - 4)]]
+        if len(shown) > len(rows):
+            rows.append(f"... and {len(shown) - len(rows)} more")
+        text = "\n".join([HEADER[: size.columns - 1], *rows, self.summary()])
+        up = f"\x1b[{self.height}F\x1b[J" if self.height else ""
+        print(up + text, file=self.stream, flush=True)
+        self.height = text.count("\n") + 1
+
+    def row(self, run):
+        """One line: state, steps, rate, last return, time left, name."""
+        state, curve, total = self.states[run.name], None, run.target()
+        if state != "waiting":
+            curve = run.curve()
+        step = int(curve["global_step"][-1]) if curve else 0
+        rate = curve["steps_per_second"][-1] if curve and "steps_per_second" in curve else 0
+        left = (total - step) / rate if total and rate and state == "running" else None
+        return (
+            f"{state:<9}{step:>9} / {total or '?':<9}{rate:>8.0f}"
+            f"{curve['eval_return_mean'][-1] if curve else float('nan'):>11.1f}"
+            f"{clock(left):>10}  {run.name}"
+        )
+
+    def summary(self):
+        """Counts of states and how long the rest may take."""
+        counts = {
+            s: list(self.states.values()).count(s) for s in dict.fromkeys(self.states.values())
+        }
+        spent, left = time.monotonic() - self.start, None
+        rates, steps = [], 0
+        for run in self.runs:
+            if self.states[run.name] in ("running", "waiting") and steps is not None:
+                curve, total = run.curve(), run.target()
+                steps = None if total is None else steps + total - run.step()
+                if self.states[run.name] == "running" and curve:
+                    rates.append(curve.get("steps_per_second", [0])[-1])
+        if steps is not None and any(rates):
+            left = steps / sum(rates)  # all that run now, together
+        text = ", ".join(f"{count} {state}" for state, count in counts.items())
+        return f"{text}; {clock(spent)} spent, about {clock(left)} left"
+
+
+HEADER = f"{'state':<9}{'steps':>9}   {'of':<9}{'steps/s':>8}{'return':>11}{'left':>10}  run"
+
+
+def clock(seconds):
+    """3725 -> '1:02:05'."""
+    if seconds is None:
+        return "?"
+    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
+
+
+def last_lines(path, n=5):
+    """The last lines of a log, those of progress bars left out."""
+    text = path.read_text(errors="replace") if path.exists() else ""
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", text)]
+    return [line for line in lines if line and not re.search(r"\d%\|", line)][-n:]
+
+
+# ---- 5. The sweep ----
+
+
+def main(args):
+    runs = make_runs(args)
+    if args.list:
+        for k, run in enumerate(runs):
+            print(f"{k}: {shlex.join(run.fresh_command())}")
+        return 0
+    if args.index is not None:
+        if args.index >= len(runs):
+            raise UserError(
+                f"--index {args.index} is not one of the {len(runs)} runs, 0 is the first"
+            )
+        return run_here(runs[args.index])
+
+    missing = [(k, run) for k, run in enumerate(runs) if not run.finished()]
+    cores = usable_cores()
+    workers = args.workers or max(1, cores // args.threads)
+    print(
+        f"{len(runs)} runs, {len(runs) - len(missing)} of them finished, in {args.log_dir}; "
+        + ("on Ray" if args.ray is not None else f"{workers} at a time on {cores} cores")
+        + f", {args.threads} threads each",
+        file=sys.stderr,
+    )
+    if not missing:
+        return 0
+    for number_ in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number_, _interrupt)
+    try:
+        pool = (
+            LocalPool([run for _, run in missing], workers)
+            if args.ray is None
+            else RayPool([run for _, run in missing], [k for k, _ in missing], args)
+        )
+    except KeyboardInterrupt:
+        return 130
+    table, failed, left = Table([run for _, run in missing]), {}, len(missing)
+    try:
+        while left:
+            for run, code in pool.poll():
+                left -= 1
+                if code == 0 and not run.finished():
+                    code = "ended early"
+                if code != 0:
+                    failed[run.name] = code
+                table.change(run, "failed" if code else "finished")
+            for _, run in missing:
+                if table.states[run.name] == "waiting" and pool.is_running(run):
+                    table.change(run, "running")
+            table.draw()
+            if left:
+                time.sleep(0.1)
+    except KeyboardInterrupt:
+        print("\nstopping: every run saves first", file=sys.stderr)
+        pool.stop()
+        print(f"{left} runs are not finished; the same command goes on with them", file=sys.stderr)
+        return 130
+    table.draw(last=True)
+    print(table.summary(), file=sys.stderr)
+    for _, run in missing:
+        if run.name in failed:
+            print(f"\nfailed: {run.name} ({failed[run.name]}), {run.log}", file=sys.stderr)
+            for line in last_lines(run.log):
+                print(f"    {line}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _interrupt(number_, frame):
+    signal.signal(number_, signal.SIG_IGN)  # asked twice: still wait for the checkpoints
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args())

@@ -1,0 +1,107 @@
+"""Wall-clock time until a script solves a task, over seeds, one run after another.
+
+    python -m benchmark.time_to_solve --script rsac --env-id pendulum-p-v0 --threshold -200 \\
+        --seeds 0 1 2 3 4 -- --eval-every 500
+
+A run solves the task at its first evaluation with a mean return of at least the threshold. Time is
+counted by the run itself, from the start of its process, and is rounded up to the evaluation that
+showed it. What stands after `--` goes to the script; its other arguments are its defaults.
+"""
+
+import csv
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmark import check_env_id, find_script, machine, read_curve
+from common.cli import Parser, integer, run_cli
+from common.errors import RunError
+
+
+def parse_args(argv=None):
+    argv = sys.argv[1:] if argv is None else list(argv)
+    cut = argv.index("--") if "--" in argv else len(argv)
+    parser = Parser(__doc__)
+    parser.prog = "python -m benchmark.time_to_solve"
+    parser.usage = "%(prog)s [options] [-- arguments of the script]"
+    add = parser.add_argument
+    add("--script", required=True, metavar="NAME", help="such as rsac")
+    add("--env-id", required=True, metavar="ID", help="environment")
+    add("--threshold", type=float, required=True, help="mean evaluation return that counts")
+    add("--seeds", nargs="+", type=integer(0, 2**31), default=[0, 1, 2, 3, 4], metavar="N")
+    add("--whole", action="store_true", help="let runs go on to their end after solving")
+    add("--keep", metavar="DIR", help="keep the run folders there")
+    add("--out", metavar="FILE", help="write a CSV")
+    args = parser.parse_args(argv[:cut])
+    args.options = argv[cut + 1 :]
+    return args
+
+
+def main(args):
+    script = find_script(args.script)
+    check_env_id(args.env_id)
+    print(f"{machine()}\n{'seed':>6}{'seconds':>9}{'steps':>8}{'return':>9}")
+    log_dir = Path(args.keep or tempfile.mkdtemp(prefix="time-to-solve-"))
+    rows = []
+    try:
+        for seed in args.seeds:
+            rows.append(
+                [script.stem, args.env_id, seed, args.threshold, *race(args, seed, log_dir)]
+            )
+            seconds, step, value = rows[-1][4:]
+            solved = f"{seconds:9.1f}{step:>8}" if seconds is not None else f"{'-':>9}{'-':>8}"
+            print(f"{seed:>6}{solved}{value:>9.1f}", flush=True)
+    finally:
+        if not args.keep:
+            shutil.rmtree(log_dir, ignore_errors=True)
+    times = sorted(row[4] if row[4] is not None else float("inf") for row in rows)
+    solved = sum(row[4] is not None for row in rows)
+    print(f"median {statistics.median(times):.1f} s; {solved} of {len(rows)} seeds solved it")
+    if args.out:
+        Path(args.out).parent.mkdir(parents=True, exist_ok=True)
+        head = ["script", "env_id", "seed", "threshold", "wall_seconds", "global_step", "return"]
+        with open(args.out, "w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([head, *rows])
+
+
+def race(args, seed, log_dir):
+    """One run. Returns seconds, step and return of the evaluation that solved the task.
+
+    If none did: None, None and the best return. Raises RunError if the run fails.
+    """
+    name = f"{args.env_id.replace(':', '_').replace('/', '_')}__{Path(args.script).stem}__{seed}"
+    command = [sys.executable, find_script(args.script), "--env-id", args.env_id]
+    command += ["--seed", str(seed), "--log-dir", log_dir, "--run-name", name, *args.options]
+    log_dir.mkdir(parents=True, exist_ok=True)
+    log_path, curve, solved = log_dir / f"{name}.log", None, []
+    with open(log_path, "w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            running = True
+            while running and (args.whole or not solved):
+                time.sleep(0.2)
+                running = process.poll() is None
+                try:
+                    curve = read_curve(log_dir / name / "progress.csv")
+                except (OSError, ValueError):  # not there yet, or a row is being written
+                    continue
+                solved = [k for k, v in enumerate(curve["eval_return_mean"]) if v >= args.threshold]
+        finally:
+            process.terminate()  # does nothing to one that has ended
+            process.wait()
+    if curve is None or (process.returncode != 0 and not solved):
+        lines = log_path.read_text(errors="replace").strip().splitlines() or ["no output"]
+        raise RunError(f"seed {seed} failed with exit code {process.returncode}: {lines[-1]}")
+    values = curve["eval_return_mean"]
+    if not solved:
+        return None, None, float(values.max())
+    k = solved[0]
+    return float(curve["wall_seconds"][k]), int(curve["global_step"][k]), float(values[k])
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args())

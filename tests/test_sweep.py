@@ -1,0 +1,426 @@
+"""benchmark.sweep and benchmark.time_to_solve, as processes, on a script without learning.
+
+The last test runs real training on a real Ray cluster and needs `pip install -r
+requirements-ray.txt`.
+"""
+
+import csv
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from benchmark import sweep
+from benchmark.sweep import clock, last_lines, parse_args, read_config, split_options
+from common.errors import UserError
+
+ROOT = Path(__file__).parent.parent
+FAKE = "tests/fake_script.py"
+SIX = ["--scripts", FAKE, "--env-ids", "pendulum-p-v0", "pendulum-v0", "--seeds", "0", "1", "2"]
+ONE = ["--scripts", FAKE, "--env-ids", "pendulum-p-v0"]
+
+
+def start(*words, module="sweep", **options):
+    command = [sys.executable, "-m", f"benchmark.{module}", *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+    return subprocess.Popen(command, **pipes, **options)
+
+
+def run(*words, **options):
+    """Exit code, stdout and stderr of a sweep."""
+    process = start(*words, **options)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def trace(folder):
+    """How often each (run, step) was computed."""
+    return Counter((folder / "trace.txt").read_text().splitlines())
+
+
+def steps(folder):
+    """Run name -> the steps in its progress.csv."""
+    found = {}
+    for path in folder.glob("*/progress.csv"):
+        with open(path) as file:
+            found[path.parent.name] = [int(row["global_step"]) for row in csv.DictReader(file)]
+    return found
+
+
+def wait_for(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+NAMES = {
+    f"{env}__fake_script__{seed}" for env in ("pendulum-p-v0", "pendulum-v0") for seed in range(3)
+}
+
+
+# ---- The local pool ----
+
+
+def test_every_run_of_a_sweep_is_finished(tmp_path):
+    code, _, err = run(*SIX, "--log-dir", tmp_path, "--", "--total-steps", 300)
+    assert code == 0, err
+    assert steps(tmp_path) == {key: [0, 100, 200, 300] for key in NAMES}
+
+
+def test_a_finished_sweep_started_again_computes_nothing(tmp_path):
+    words = [*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300]
+    run(*words)
+    before = trace(tmp_path)
+    code, _, err = run(*words)
+    assert code == 0
+    assert trace(tmp_path) == before
+    assert "1 runs, 1 of them finished" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_sweep_that_was_killed_goes_on_and_repeats_nothing(tmp_path, number):
+    words = [*SIX, "--log-dir", tmp_path, "--workers", 2]
+    words += ["--", "--total-steps", 1000, "--seconds-per-row", 0.1]
+    process = start(*words)
+    wait_for(lambda: (tmp_path / "trace.txt").exists() and sum(trace(tmp_path).values()) > 8)
+    process.send_signal(number)
+    process.wait(timeout=20)
+    assert len(steps(tmp_path)) < 6, "the kill came too late to test anything"
+    code, _, err = run(*words)
+    assert code == 0, err
+    assert steps(tmp_path) == {key: list(range(0, 1001, 100)) for key in NAMES}
+    assert set(trace(tmp_path).values()) == {1}
+
+
+def test_a_run_without_a_checkpoint_starts_from_nothing(tmp_path):
+    folder = tmp_path / "pendulum-p-v0__fake_script__0"
+    folder.mkdir()
+    (folder / "progress.csv").write_text("global_step,wall_seconds,eval_return_mean\n0,1,2\n100")
+    (folder / "leftover").touch()
+    code, _, err = run(*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300)
+    assert code == 0, err
+    assert steps(tmp_path) == {folder.name: [0, 100, 200, 300]}
+    assert not (folder / "leftover").exists()
+
+
+def test_more_steps_go_on_from_the_checkpoint(tmp_path):
+    for total in (300, 500):
+        assert run(*ONE, "--log-dir", tmp_path, "--", "--total-steps", total)[0] == 0
+    name = "pendulum-p-v0__fake_script__0"
+    assert steps(tmp_path) == {name: [0, 100, 200, 300, 400, 500]}
+    assert trace(tmp_path)[f"{name} 100"] == 1
+
+
+def test_two_sweeps_in_one_folder_share_the_work(tmp_path):
+    words = [*SIX, "--log-dir", tmp_path, "--workers", 1]
+    words += ["--", "--total-steps", 300, "--seconds-per-row", 0.1]
+    both = [start(*words), start(*words)]
+    assert [process.communicate(timeout=60) and process.returncode for process in both] == [0, 0]
+    assert trace(tmp_path) == {f"{name} {step}": 1 for name in NAMES for step in range(0, 301, 100)}
+
+
+def test_failures_are_listed_last_with_their_log_and_exit_code_1(tmp_path):
+    words = ["--log-dir", tmp_path, "--", "--total-steps", 300, "--fail-at-seed", 1]
+    code, _, err = run(*SIX, *words)
+    assert code == 1
+    assert len(steps(tmp_path)) == 6, "a failure must not stop the others"
+    tail = err[err.index("failed: ") :]
+    assert tail.count("failed: ") == 2
+    assert tail.count("the simulator fell over") == 2
+    assert "step/s" not in tail, "progress bars tell nothing here"
+    assert "4 finished, 2 failed" in err
+
+
+def test_a_failed_run_is_tried_again_by_the_next_sweep(tmp_path):
+    words = [*ONE, "--log-dir", tmp_path]
+    assert run(*words, "--", "--total-steps", 300, "--fail-at-seed", 0)[0] == 1
+    name = "pendulum-p-v0__fake_script__0"
+    log = tmp_path / "logs" / f"{name}.log"
+    log.write_text(log.read_text().replace("--fail-at-seed 0", ""))
+    assert run(*words, "--", "--total-steps", 300)[0] == 0
+    assert steps(tmp_path) == {name: [0, 100, 200, 300]}
+
+
+def test_no_more_runs_at_a_time_than_workers(tmp_path):
+    words = [*SIX, "--log-dir", tmp_path, "--workers", 2]
+    process = start(*words, "--", "--total-steps", 300, "--seconds-per-row", 0.15)
+    most = 0
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None:
+        try:
+            most = max(most, len(children.read_text().split()))
+        except OSError:
+            break
+        time.sleep(0.02)
+    process.communicate()
+    assert most == 2
+
+
+def test_each_run_is_told_its_number_of_threads(tmp_path):
+    _, out, _ = run(*ONE, "--log-dir", tmp_path, "--threads", 3, "--list")
+    assert out.strip().endswith("--num-threads 3")
+    assert sweep.child_env(3)["OMP_NUM_THREADS"] == "3"
+
+
+# ---- Job arrays ----
+
+
+def test_every_index_runs_the_command_of_its_number(tmp_path):
+    words = [*SIX, "--log-dir", tmp_path]
+    options = ["--", "--total-steps", 300]
+    _, out, _ = run(*words, "--list", *options)
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["0", "1", "2", "3", "4", "5"]
+    code, _, err = run(*words, "--index", 4, *options)
+    assert code == 0, err
+    listed = shlex.split(lines[4])
+    assert list(steps(tmp_path)) == [listed[listed.index("--run-name") + 1]]
+
+
+def test_an_index_has_the_exit_code_of_its_run(tmp_path):
+    words = [*ONE, "--log-dir", tmp_path, "--index", 0, "--", "--total-steps", 300]
+    assert run(*words, "--fail-at-seed", 0)[0] == 1
+    folder = tmp_path / "pendulum-p-v0__fake_script__0"
+    assert folder.exists()
+
+
+def test_an_index_that_is_terminated_saves_and_goes_on(tmp_path):
+    words = [*ONE, "--log-dir", tmp_path, "--index", 0]
+    words += ["--", "--total-steps", 600, "--seconds-per-row", 0.2, "--rows-per-save", 100]
+    process = start(*words)
+    wait_for(lambda: (tmp_path / "trace.txt").exists() and sum(trace(tmp_path).values()) > 2)
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert run(*words)[0] == 0
+    assert trace(tmp_path) == {f"pendulum-p-v0__fake_script__0 {s}": 1 for s in range(0, 601, 100)}
+
+
+# ---- Configs ----
+
+
+def test_a_config_is_read_as_the_shell_reads_it(tmp_path):
+    config = tmp_path / "config.txt"
+    config.write_text(
+        '# a comment\nTAG=small\nA="--lr 1e-3 --gamma 0.9"\nB="$A --tau 0.1"\n\n'
+        "python echo.py --env-id pendulum-p-v0 $B \\\n    --total-steps 1_000  # and why\n"
+    )
+    (tmp_path / "echo.py").write_text("import sys; print(' '.join(sys.argv[1:]))")
+    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shell = subprocess.run(
+        ["sh", config], cwd=tmp_path, capture_output=True, text=True, env=os.environ | path
+    )
+    variables, commands = read_config(config)
+    assert variables["TAG"] == "small"
+    assert commands == [
+        (
+            "echo.py",
+            "pendulum-p-v0",
+            ["--lr", "1e-3", "--gamma", "0.9", "--tau", "0.1", "--total-steps", "1000"],
+        )
+    ]
+    assert (
+        shell.stdout.strip()
+        == "--env-id pendulum-p-v0 --lr 1e-3 --gamma 0.9 --tau 0.1 --total-steps 1_000"
+    )
+
+
+def test_a_config_gives_its_tag_to_the_run_names():
+    words = ["--config", "benchmark/configs/paper.txt", "--scripts", "rsac", "--seeds", "3"]
+    runs = sweep.make_runs(parse_args([*words, "--env-ids", "pendulum-p-v0"]))
+    assert [run.name for run in runs] == ["pendulum-p-v0__rsac-paper__3"]
+
+
+@pytest.mark.parametrize("name", ["paper", "ours"])
+def test_every_command_in_the_configs_is_valid(name):
+    _, commands = read_config(ROOT / "benchmark" / "configs" / f"{name}.txt")
+    for script, env_id, options in commands:
+        if (ROOT / script).exists():
+            module = import_module(script.removesuffix(".py").replace("/", "."))
+            args = module.parse_args(["--env-id", env_id, *options])
+            assert args.total_steps == split_options(options)[0].total_steps
+
+
+def test_the_papers_tasks_and_algorithms_are_all_in_its_config():
+    _, commands = read_config(ROOT / "benchmark" / "configs" / "paper.txt")
+    hidden = {
+        "pendulum-p-v0",
+        "pendulum-va-v0",
+        "dmc-cartpole-balance-p-v0",
+        "dmc-cartpole-balance-va-v0",
+        "dmc-cartpole-swingup-p-v0",
+        "dmc-cartpole-swingup-va-v0",
+        "reacher-pomdp-v0",
+        "water-maze-simple-pomdp-v0",
+        "bumps-normal-test-v0",
+    }
+    full = {"pendulum-v0", "dmc-cartpole-balance-v0", "dmc-cartpole-swingup-v0"}
+    pairs = {(script, env_id) for script, env_id, _ in commands}
+    for script in ("rdpg.py", "rtd3.py", "rsac.py", "rsac_sharing.py"):
+        assert {env_id for s, env_id in pairs if s == script} == hidden
+    assert {env_id for s, env_id in pairs if s == "sac.py"} >= hidden | full
+
+
+# ---- Bad input ----
+
+BAD = {
+    "an unknown script": (["--scripts", "rsca", "--env-ids", "pendulum-p-v0"], "rsac"),
+    "an unknown environment": (["--scripts", FAKE, "--env-ids", "pendulun-p-v0"], "pendulum-p-v0"),
+    "nothing to run": (["--scripts", FAKE], "--env-ids"),
+    "an index too high": ([*ONE, "--index", "1"], "--index 1"),
+    "a config that is not there": (["--config", "nowhere.txt"], "nowhere.txt"),
+    "the same run twice": (["--scripts", FAKE, FAKE, "--env-ids", "pendulum-p-v0"], "twice"),
+    "a Ray address without a host": ([*ONE, "--ray", "nonsense:x"], "nonsense:x"),
+    "a Ray address where nobody is": ([*ONE, "--ray", "127.0.0.1:1"], "127.0.0.1:1"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_gives_one_line_within_ten_seconds(what, tmp_path):
+    words, expected = BAD[what]
+    before = time.monotonic()
+    code, _, err = run(*words, "--log-dir", tmp_path)
+    assert time.monotonic() - before < 10
+    assert code == 2
+    last = [line for line in err.splitlines() if "error:" in line]
+    assert len(last) == 1
+    assert expected in last[0]
+    assert "Traceback" not in err
+
+
+def test_a_folder_made_with_other_arguments_is_refused(tmp_path):
+    run(*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300)
+    code, _, err = run(*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300, "--gain", 2)
+    assert code == 2
+    assert "--gain 2" in err
+
+
+def test_a_config_line_that_is_no_command_is_named(tmp_path):
+    config = tmp_path / "config.txt"
+    config.write_text("rm -rf everything\n")
+    with pytest.raises(UserError, match="rm -rf everything"):
+        read_config(config)
+
+
+# ---- Small parts ----
+
+
+def test_time_left_is_written_with_hours():
+    assert clock(3725) == "1:02:05"
+    assert clock(None) == "?"
+
+
+def test_last_lines_skip_progress_bars(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("one\n 10%|#   | 1/10\r 20%|##  | 2/10\rtwo\n\nthree\n")
+    assert last_lines(log, 2) == ["two", "three"]
+
+
+# ---- time_to_solve ----
+
+
+def test_time_to_solve_reports_the_first_evaluation_over_the_threshold(tmp_path):
+    words = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 301, "--seeds", 0, 1, 2]
+    words += ["--keep", tmp_path, "--out", tmp_path / "times.csv"]
+    words += ["--", "--total-steps", 1000, "--seconds-per-row", 0.05]
+    code, out, err = run(*words, module="time_to_solve")
+    assert code == 0, err
+    with open(tmp_path / "times.csv") as file:
+        rows = list(csv.DictReader(file))
+    # The return is the step plus the seed, so seed 0 has to wait for one evaluation more.
+    assert [int(row["global_step"]) for row in rows] == [400, 300, 300]
+    for row in rows:
+        path = tmp_path / f"pendulum-p-v0__fake_script__{row['seed']}" / "progress.csv"
+        with open(path) as file:
+            curve = {r["global_step"]: float(r["wall_seconds"]) for r in csv.DictReader(file)}
+        assert float(row["wall_seconds"]) == curve[row["global_step"]]
+    assert "3 of 3 seeds solved it" in out
+
+
+def test_time_to_solve_counts_seeds_that_never_solve():
+    words = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 301, "--seeds", 0, 1, 2]
+    _, out, _ = run(*words, "--", "--total-steps", 300, module="time_to_solve")
+    assert "2 of 3 seeds solved it" in out
+
+
+def test_time_to_solve_names_a_run_that_fails():
+    words = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 301, "--seeds", 0]
+    code, _, err = run(*words, "--", "--fail-at-seed", 0, module="time_to_solve")
+    assert code == 1
+    assert "the simulator fell over" in err
+
+
+# ---- Real training ----
+
+TINY = ["--total-steps", 300, "--learning-starts", 100, "--eval-every", 100, "--eval-episodes", 1]
+TINY += ["--save-every", 50, "--batch-size", 8, "--hidden-dims", 8]
+WALL_CLOCK = ("wall_seconds", "steps_per_second")
+
+
+def curves(folder):
+    """Run name -> rows of progress.csv without the columns of the clock."""
+    found = {}
+    for path in sorted(folder.glob("*/progress.csv")):
+        with open(path) as file:
+            rows = list(csv.DictReader(file))
+        found[path.parent.name] = [
+            {name: x for name, x in row.items() if name not in WALL_CLOCK} for row in rows
+        ]
+    return found
+
+
+def test_a_real_script_runs_and_is_finished(tmp_path):
+    words = ["--scripts", "sac", "--env-ids", "pendulum-p-v0", "--log-dir", tmp_path]
+    code, _, err = run(*words, "--", *TINY)
+    assert code == 0, err
+    assert steps(tmp_path) == {"pendulum-p-v0__sac__0": [0, 100, 200, 300]}
+    assert "1 of them finished" in run(*words, "--", *TINY)[2]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture
+def cluster():
+    reason = "Ray is not installed: pip install -r requirements-ray.txt"
+    pytest.importorskip("ray", reason=reason)
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 100 * 2**20}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.mark.parametrize("script", ["sac"])
+def test_a_sweep_on_ray_survives_the_death_of_a_node(cluster, tmp_path, script):
+    words = ["--scripts", script, "--env-ids", "pendulum-p-v0", "--seeds", 0, 1, 2]
+    tiny = [*TINY, "--total-steps", 1000]
+    small = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
+    nodes = [cluster.add_node(**small), cluster.add_node(**small)]
+    cluster.wait_for_nodes()
+    process = start(*words, "--log-dir", tmp_path / "ray", "--ray", cluster.address, "--", *tiny)
+    begun = tmp_path / "ray"
+    wait_for(lambda: len(list(begun.glob("*/checkpoint.pt"))) >= 2, seconds=90)
+    cluster.remove_node(nodes[0], allow_graceful=False)
+    unfinished = [rows for rows in curves(begun).values() if rows[-1]["global_step"] != "1000"]
+    assert len(unfinished) >= 2, "the node died too late to test anything"
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert run(*words, "--log-dir", tmp_path / "local", "--", *tiny)[0] == 0
+    assert curves(tmp_path / "ray") == curves(tmp_path / "local")
+    logs = [log.read_text() for log in (tmp_path / "ray" / "logs").iterdir()]
+    assert sum("--resume" in log for log in logs) == 1
+    assert all(log.count("final return") == 1 for log in logs)
