@@ -1,0 +1,30 @@
+# Two commands on a fresh machine: `make train` and `make test`. Both install once, into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: train test lint docs clean
+
+train: .venv/installed
+	$(BIN)/python rsac.py --env-id pendulum-p-v0
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+docs: .venv/installed-dev
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+.venv/installed: requirements.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -r requirements.txt
+	touch $@
+
+.venv/installed-dev: requirements-dev.txt .venv/installed
+	$(BIN)/python -m pip install -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf .venv docs/_build
