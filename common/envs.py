@@ -18,15 +18,15 @@ def register_envs():
 
 
 def _register(env_id):
-    info = envs.find(env_id)
-    if info is not None:
+    info, known = envs.find(env_id), gym.registry.get(env_id)
+    if info is not None and (known is None or known.entry_point != info.entry_point):
+        gym.registry.pop(env_id, None)  # a package may have taken one of our ids with it
         gym.register(
             env_id,
             entry_point=info.entry_point,
             max_episode_steps=info.max_episode_steps,
             kwargs=info.kwargs,
         )
-    return info is not None
 
 
 def make_env(env_id, seed=0, render_mode=None, num_envs=1):
@@ -45,8 +45,7 @@ def make_env(env_id, seed=0, render_mode=None, num_envs=1):
     try:
         if module:
             importlib.import_module(module)
-        if name not in gym.registry:
-            _register(name)
+        _register(name)
         # The passive checker repeats on every step what SeededEpisodes checks.
         env = gym.make(name, render_mode=render_mode, disable_env_checker=True)
     except gym.error.DependencyNotInstalled as error:
