@@ -249,6 +249,7 @@ def test_make_and_close_leaves_nothing_behind(env_id, times):
 
 @linux
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # pixels: minutes
 @pytest.mark.parametrize("env_id", KINDS)
 def test_thousand_times_make_and_close_leave_nothing_behind(env_id):
     _assert_flat(env_id, 1000)
