@@ -26,8 +26,6 @@ myst_url_schemes = {
     "mailto": None,
     "script": {"url": "_code/{{path}}.html{% if fragment %}#{{fragment}}{% endif %}"},
 }
-# The pages of other folders (environments, results) may come and go.
-suppress_warnings = ["toc.empty_glob"]
 
 html_theme = "furo"
 html_static_path = ["_static"]
@@ -37,3 +35,15 @@ html_show_sphinx = False
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 html_math_renderer = "mathml"
+
+
+def drop_empty_globs(app, docname, source):
+    """Leaves out lines of the table of contents that match no page (yet)."""
+    if docname == "index":
+        lines = source[0].splitlines()
+        kept = [x for x in lines if not x.endswith("*") or list(DOCS.glob(f"{x}.md"))]
+        source[0] = "\n".join(kept)
+
+
+def setup(app):
+    app.connect("source-read", drop_empty_globs)

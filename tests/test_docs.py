@@ -109,15 +109,10 @@ def command_lines(text):
         if language in {"", "bash", "sh", "console", "shell", "text"}:
             lines += body.replace("\\\n", " ").splitlines()
     lines += re.findall(r"`(python [^`\n]+)`", outside_fences(text))
-    commands = []
-    for line in lines:
-        for part in re.split(r"&&|\|\||[|;]", line.strip().removeprefix("$ ")):
-            words = shlex.split(part, comments=True)
-            while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
-                words = words[1:]
-            if words and re.fullmatch(r"(\.venv/bin/)?python3?", words[0]):
-                commands.append(words[1:])
-    return commands
+    start = re.compile(r"(?:[A-Z_]+=\S* )*(?:\.venv/bin/)?python3? (.*)")
+    parts = [part for line in lines for part in re.split(r"&&|\|\||[|;]", line)]
+    found = [start.fullmatch(part.strip().removeprefix("$ ")) for part in parts]
+    return [shlex.split(match[1], comments=True) for match in found if match]
 
 
 COMMANDS = [
@@ -172,6 +167,66 @@ def test_the_help_of_a_script_answers_within_a_second_or_so_without_torch():
     code += "print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
+
+
+# ---- Worked examples ----
+
+
+def run(folder, *command):
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture
+def workplace(tmp_path):
+    """A folder with what a script needs beside it."""
+    for name in ("common", "envs", "rsac.py"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def test_following_the_page_on_new_algorithms_gives_one_that_runs_and_passes_its_test(workplace):
+    page = (DOCS / "your_own_algorithm.md").read_text()
+    source = (ROOT / "rsac.py").read_text()
+    hunks = [body.splitlines() for language, body in fences(page) if language == "diff"]
+    assert len(hunks) == 5
+    for hunk in hunks:
+        before = "".join(f"{line[1:]}\n" for line in hunk if not line.startswith("+"))
+        after = "".join(f"{line[1:]}\n" for line in hunk if not line.startswith("-"))
+        assert source.count(before) == 1, f"rsac.py does not have once: {before}"
+        source = source.replace(before, after)
+    (workplace / "rsac_huber.py").write_text(source)
+    (test,) = [body for language, body in fences(page) if language == "python"]
+    call = "\ntest_errors_beyond_delta_count_linearly()\n"
+    (workplace / "by_hand.py").write_text(test + call)
+    run(workplace, "by_hand.py")
+    (quick,) = [words for words in command_lines(page) if "--learning-starts" in words]
+    output = run(workplace, *quick[: quick.index("--log-dir")], "--huber-delta", "1")
+    assert "rsac_huber.py --evaluate runs/" in output
+
+
+def test_following_the_page_on_new_environments_gives_one_that_trains(workplace):
+    page = (DOCS / "your_own_environment.md").read_text()
+    code = [body for language, body in fences(page) if language == "python"]
+    recall, check, positions = code
+    (workplace / "recall.py").write_text(recall)
+    (workplace / "check.py").write_text(check)
+    run(workplace, "check.py")
+    first = next(w for w in command_lines(page) if "recall:Recall-v0" in w)
+    short = ["--total-steps", "60", "--learning-starts", "30", "--eval-every", "30"]
+    assert "final return" in run(workplace, *first[: first.index("--total-steps")], *short)
+    make = 'print(gym.make("HopperP-v0").reset(seed=0)[0].shape)\n'
+    (workplace / "positions.py").write_text(positions + make)
+    assert run(workplace, "positions.py").strip() == "(5,)"
+
+
+def test_the_python_example_of_the_debugging_page_runs():
+    (code,) = [b for language, b in fences((DOCS / "debugging.md").read_text()) if language]
+    assert "rsac" in code
+    assert "(actor_rnn): Memory(" in run(ROOT, "-c", code)
 
 
 # ---- Links and figures ----

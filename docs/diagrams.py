@@ -1,0 +1,550 @@
+"""Draws the diagrams of the documentation as SVG files:  python docs/diagrams.py
+
+Architecture of each algorithm, the map of the family, partial observability on the pendulum, and
+one picture for each design choice of recurrent replay. The same code and the same Matplotlib give
+the same bytes, and a test compares them with what is committed.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+STATIC = Path(__file__).parent / "_static"
+
+# Colours that differ in lightness too, for black and white prints (Okabe and Ito 2008).
+BLUE, ORANGE, GREEN, RED = "#56b4e9", "#e69f00", "#009e73", "#d55e00"
+PALE, GREY, BLACK = "#eeeeee", "#999999", "#222222"
+LIGHT = {BLUE: "#d6ecf9", ORANGE: "#fbe5b8", GREEN: "#c5ebdf", RED: "#f7d7c4", PALE: PALE}
+
+STYLE = {
+    "svg.hashsalt": "diagrams",  # the same ids, hence the same bytes, on every run
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "text.color": BLACK,
+    "axes.edgecolor": GREY,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": "white",
+}
+
+
+# ---- Pieces ----
+
+
+def canvas(width, height):
+    """A figure whose units are inches, without axes."""
+    figure, ax = plt.subplots(figsize=(width, height))
+    figure.subplots_adjust(0, 0, 1, 1)
+    ax.set(xlim=(0, width), ylim=(0, height), aspect="equal")
+    ax.axis("off")
+    return figure, ax
+
+
+def box(ax, x, y, text, color=PALE, width=1.3, height=0.62, dashed=False, size=9):
+    """A rounded box around (x, y); dashed: no gradient flows into its weights."""
+    ax.add_patch(
+        FancyBboxPatch(
+            (x - width / 2, y - height / 2),
+            width,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.08",
+            facecolor=LIGHT.get(color, color),
+            edgecolor=GREY if color == PALE else color,
+            linewidth=1.4,
+            linestyle="--" if dashed else "-",
+        )
+    )
+    ax.text(x, y, text, ha="center", va="center", size=size, linespacing=1.25)
+
+
+def arrow(ax, start, end, color=BLACK, dashed=False, curve=0.0):
+    ax.annotate(
+        "",
+        end,
+        start,
+        arrowprops={
+            "arrowstyle": "-|>",
+            "color": color,
+            "linewidth": 1.2,
+            "linestyle": "--" if dashed else "-",
+            "shrinkA": 0,
+            "shrinkB": 0,
+            "connectionstyle": f"arc3,rad={curve}",
+        },
+    )
+
+
+def label(ax, x, y, text, size=9, color=BLACK, ha="left", **kwargs):
+    ax.text(x, y, text, size=size, color=color, ha=ha, va="center", **kwargs)
+
+
+def cells(ax, x, y, colors, texts=None, size=0.36, edge=GREY):
+    """A strip of time steps from left to right, starting at (x, y)."""
+    for i, color in enumerate(colors):
+        ax.add_patch(
+            Rectangle((x + i * size, y), size, size, facecolor=color, edgecolor=edge, linewidth=0.8)
+        )
+        if texts:
+            center = x + (i + 0.5) * size, y + size / 2
+            ax.text(*center, texts[i], ha="center", va="center", size=7.5)
+
+
+# ---- Architectures ----
+
+# For each script: what stands before the actor, what the actor is, the critics, and so on.
+ARCHITECTURES = {
+    "ddpg": {},
+    "td3": {"critics": 2, "noise": True},
+    "sac": {"critics": 2, "entropy": True},
+    "rdpg": {"memory": "separate"},
+    "rtd3": {"memory": "separate", "critics": 2, "noise": True},
+    "rsac": {"memory": "separate", "critics": 2, "entropy": True},
+    "rsac_sharing": {"memory": "shared", "critics": 2, "entropy": True},
+    "conv_sac": {"memory": "encoder", "critics": 2, "entropy": True},
+}
+
+
+def architecture(critics=1, noise=False, entropy=False, memory=None):
+    """Three rows: the actor's update, the critics' update, and the target they learn."""
+    names = "qf1, qf2" if critics == 2 else "qf1"
+    first = {
+        None: ("obs $o_t$", "obs $o_t$", "next obs $o_{t+1}$"),
+        "encoder": ("frames $o_t$", "frames $o_t$", "frames $o_{t+1}$"),
+    }.get(memory, ("history to $o_t$", "history to $o_t$", "history to $o_{t+1}$"))
+    front = {
+        None: (None, None, None),
+        "separate": ("actor_rnn", "qf1_rnn", "actor_rnn" if entropy else "actor_rnn_target"),
+        "shared": ("rnn", "rnn", "rnn_target"),
+        "encoder": ("encoder", "encoder", "encoder_target"),
+    }[memory]
+    trains_front = (memory == "separate", True, False)
+
+    figure, ax = canvas(9.6, 4.5)
+    columns = (0.95, 2.55, 4.25, 6.3, 8.4)
+    rows = (3.45, 2.1, 0.75)
+    titles = ("actor update", "critic update", "target, no gradient")
+    for y, title, start in zip(rows, titles, first, strict=True):
+        label(ax, 0.1, y + 0.62, title, size=9, color=GREY, weight="bold")
+        box(ax, columns[0], y, start, width=1.5)
+    for y, name, trained in zip(rows, front, trains_front, strict=True):
+        if name:
+            color = GREEN if memory == "encoder" else ORANGE
+            box(ax, columns[1], y, name, color, width=1.45, dashed=not trained)
+            arrow(ax, (columns[0] + 0.75, y), (columns[1] - 0.73, y))
+    before = columns[1] + 0.73 if memory else columns[0] + 0.75
+
+    # The actor's update: the critics only judge.
+    y = rows[0]
+    box(ax, columns[2], y, "actor", BLUE)
+    arrow(ax, (before, y), (columns[2] - 0.65, y))
+    judge = f"{names}\n+ qf1_rnn" if memory == "separate" else names
+    box(ax, columns[3], y, judge, BLUE, dashed=True)
+    arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
+    action = "new_action,\nlog_prob" if entropy else "action"
+    label(ax, (columns[2] + columns[3]) / 2, y + 0.3, action, size=8, ha="center")
+    loss = "actor_loss\n" + ("$\\alpha$ log_prob - min q" if entropy else "- q1")
+    box(ax, columns[4], y, loss, RED, width=1.9)
+    arrow(ax, (columns[3] + 0.65, y), (columns[4] - 0.95, y))
+
+    # The critics' update on what was done.
+    y = rows[1]
+    box(ax, columns[2], y, "action $a_t$", width=1.3)
+    box(ax, columns[3], y, names, BLUE)
+    arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
+    arrow(ax, (before, y + 0.18), (columns[3] - 0.65, y + 0.18), curve=-0.22)
+    box(ax, columns[4], y, "qf_loss\n(q - y)²", RED, width=1.9)
+    arrow(ax, (columns[3] + 0.65, y), (columns[4] - 0.95, y))
+
+    # The target.
+    y = rows[2]
+    actor = "actor" if entropy else "actor_target"
+    box(ax, columns[2], y, actor + ("\n+ clipped noise" if noise else ""), BLUE, dashed=True)
+    arrow(ax, (before, y), (columns[2] - 0.65, y))
+    target = names.replace("qf1", "qf1_target").replace("qf2", "qf2_target").replace(", ", ",\n")
+    box(ax, columns[3], y, target, BLUE, dashed=True)
+    arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
+    value = "min" if critics == 2 else "value"
+    bonus = " - $\\alpha$ log_prob" if entropy else ""
+    box(ax, columns[4], y, f"y = td_target\n{value}{bonus}", PALE, width=1.9)
+    arrow(ax, (columns[3] + 0.65, y), (columns[4] - 0.95, y))
+    arrow(ax, (columns[4], y + 0.31), (columns[4], rows[1] - 0.31))
+    label(
+        ax,
+        9.5,
+        0.15,
+        "solid: trained by this row's loss   dashed: used, not trained",
+        8,
+        GREY,
+        "right",
+    )
+    return figure
+
+
+def family():
+    """Which script extends which, and by what."""
+    figure, ax = canvas(9.6, 4.3)
+    spots = {
+        "ddpg": (1.2, 3.5, BLUE),
+        "td3": (4.4, 3.5, BLUE),
+        "sac": (7.6, 3.5, BLUE),
+        "rdpg": (1.2, 1.9, ORANGE),
+        "rtd3": (4.4, 1.9, ORANGE),
+        "rsac": (7.6, 1.9, ORANGE),
+        "rsac_sharing": (7.6, 0.5, ORANGE),
+        "conv_sac": (4.4, 0.5, GREEN),
+    }
+    for script, (x, y, color) in spots.items():
+        box(ax, x, y, f"{script}.py", color, width=1.7, size=10)
+    for old, new, text in (
+        ("ddpg", "td3", "two critics,\nlate actor,\nsmoothed target"),
+        ("td3", "sac", "stochastic actor,\nentropy,\nalpha"),
+    ):
+        (x0, y, _), (x1, _, _) = spots[old], spots[new]
+        arrow(ax, (x0 + 0.85, y), (x1 - 0.85, y))
+        label(ax, (x0 + x1) / 2, y + 0.42, text, 8, ha="center")
+    for old, new in (("ddpg", "rdpg"), ("td3", "rtd3"), ("sac", "rsac")):
+        (x, y0, _), (_, y1, _) = spots[old], spots[new]
+        arrow(ax, (x, y0 - 0.31), (x, y1 + 0.31))
+        label(ax, x + 0.1, (y0 + y1) / 2, "memory,\nwindows of episodes", 8)
+    arrow(ax, (7.6, 1.59), (7.6, 0.81))
+    label(ax, 7.7, 1.2, "one memory for\nactor and critics", 8)
+    arrow(ax, (6.75, 3.3), (5.0, 0.83), curve=0.1)
+    label(ax, 5.85, 1.15, "encoder of pictures,\nrandom shifts", 8, ha="left")
+    return figure
+
+
+# ---- Partial observability on the pendulum ----
+
+
+def pendulum_episode(steps=40, start=(2.4, 0.8)):
+    """Angle, angular velocity and torque of a free swing with a few pushes (Pendulum-v1)."""
+    th, thdot = start
+    rows = []
+    for t in range(steps):
+        u = 1.5 * math.sin(0.45 * t)
+        rows.append((th, thdot, u))
+        thdot = float(np.clip(thdot + (15 * math.sin(th) + 3 * u) * 0.05, -8, 8))
+        th = th + thdot * 0.05
+    return np.array(rows).T
+
+
+def rod(ax, x, y, th, color=RED, length=0.75, alpha=1.0):
+    tip = x - length * math.sin(th), y + length * math.cos(th)
+    ax.plot([x, tip[0]], [y, tip[1]], color=color, linewidth=7, solid_capstyle="round", alpha=alpha)
+    ax.plot([x], [y], "o", color=BLACK, markersize=5)
+    return tip
+
+
+def one_frame():
+    """The same picture, three states, three different right actions."""
+    figure, ax = canvas(8.4, 2.9)
+    for i, (text, sign) in enumerate((("falling left", 1), ("at rest", 0), ("falling right", -1))):
+        x = 1.5 + 2.7 * i
+        tip = rod(ax, x, 1.1, 0.35)
+        if sign:
+            turn = -0.55 * sign
+            arrow(ax, tip, (tip[0] + turn, tip[1] - 0.18 * sign + 0.02), color=BLUE)
+        label(ax, x, 0.6, text, 10, ha="center", weight="bold")
+        label(ax, x, 0.3, "cos, sin = 0.94, 0.34", 9, ha="center", color=GREY)
+    label(
+        ax, 4.2, 2.65, "What the agent sees is the same, what it should do is not", 10, ha="center"
+    )
+    return figure
+
+
+def two_frames():
+    """The difference of two frames is the velocity (pendulum-p)."""
+    th, thdot, _ = pendulum_episode()
+    estimate = np.full_like(th, np.nan)
+    sine = np.sin(th[1:] - th[:-1])  # from cos and sin of both frames alone
+    estimate[1:] = np.arcsin(np.clip(sine, -1, 1)) / 0.05
+    figure, axes = plt.subplots(2, 1, figsize=(7.6, 4.8), sharex=True, layout="constrained")
+    axes[0].plot(np.cos(th), color=BLUE, label="cos (seen)")
+    axes[0].plot(np.sin(th), color=ORANGE, linestyle="--", label="sin (seen)")
+    axes[1].plot(thdot, color=BLACK, label="angular velocity (hidden)")
+    axes[1].plot(estimate, ".", color=RED, label="from the last two observations")
+    axes[1].set(xlabel="step", ylabel="rad/s")
+    for ax in axes:
+        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9)
+    return figure
+
+
+def from_acceleration():
+    """Velocity and torque give the sine of the angle, one step late (pendulum-va)."""
+    th, thdot, u = pendulum_episode()
+    sine = (np.diff(thdot) / 0.05 - 3 * u[:-1]) / 15
+    figure, axes = plt.subplots(2, 1, figsize=(7.6, 4.8), sharex=True, layout="constrained")
+    axes[0].plot(thdot, color=BLUE, label="angular velocity [rad/s] (seen)")
+    axes[0].plot(u, color=ORANGE, linestyle="--", label="torque [N m] (seen one step later)")
+    axes[1].plot(np.sin(th), color=BLACK, label="sin of the angle (hidden)")
+    axes[1].plot(sine, ".", color=RED, label="from two velocities and the torque between")
+    axes[1].set(xlabel="step")
+    for ax in axes:
+        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9)
+    return figure
+
+
+def history():
+    """What an agent with memory reads at each step, and what it carries."""
+    figure, ax = canvas(8.4, 2.7)
+    for t in range(4):
+        x = 1.3 + 2.0 * t
+        box(ax, x, 1.55, "memory", ORANGE, width=1.1, height=0.55)
+        label(ax, x, 0.6, f"$o_{t}$, $a_{t - 1}$" if t else "$o_0$, 0", 10, ha="center")
+        arrow(ax, (x, 0.8), (x, 1.27))
+        label(ax, x, 2.45, f"$a_{t}$", 10, ha="center")
+        arrow(ax, (x, 1.83), (x, 2.3))
+        if t < 3:
+            arrow(ax, (x + 0.55, 1.55), (x + 1.45, 1.55))
+            label(ax, x + 1.0, 1.75, f"$h_{t}$", 9, ha="center")
+    label(ax, 0.05, 1.55, "$h=0$", 9)
+    arrow(ax, (0.45, 1.55), (0.75, 1.55))
+    label(
+        ax,
+        4.2,
+        0.2,
+        "the hidden state sums up the history: all observations and actions so far",
+        9,
+        ha="center",
+    )
+    return figure
+
+
+# ---- Memory in replay ----
+
+PAD, SEEN, USED, PLAIN = "#ffffff", LIGHT[ORANGE], LIGHT[BLUE], PALE
+
+
+def ring():
+    """Rows of the replay buffer."""
+    figure, ax = canvas(8.4, 2.2)
+    names = ["$o_0$", "$o_1$", "$o_2$", "$o_3$", "$o_0$", "$o_1$", "$o_2$", "", ""]
+    colors = [USED] * 3 + [PALE] + [SEEN] * 2 + [PALE] + [PAD] * 2
+    cells(ax, 1.1, 1.2, colors, names, size=0.7)
+    second = [
+        "$a_0 r_0 d_0$",
+        "$a_1 r_1 d_1$",
+        "$a_2 r_2 d_2$",
+        "-",
+        "$a_0 r_0 d_0$",
+        "$a_1 r_1 d_1$",
+    ]
+    cells(ax, 1.1, 0.5, colors, [*second, "open", "", ""], size=0.7)
+    label(ax, 0.1, 1.55, "obs", 9)
+    label(ax, 0.1, 0.85, "step", 9)
+    label(ax, 1.1 + 2 * 0.7, 2.05, "episode 1: three steps, four rows", 8, ha="center")
+    label(ax, 1.1 + 5.5 * 0.7, 2.05, "episode 2, under way", 8, ha="center")
+    label(
+        ax,
+        1.1,
+        0.25,
+        "the next observation of a row is the observation of the row after it",
+        8,
+        GREY,
+    )
+    return figure
+
+
+def windows():
+    """Whole episodes against windows, and the mask."""
+    figure, ax = canvas(8.4, 3.9)
+    label(ax, 0.1, 3.65, "whole episodes: --sequence-length 0", 10, weight="bold")
+    for i, length in enumerate((16, 9, 12)):
+        cells(ax, 0.3, 3.05 - 0.42 * i, [USED] * length + [PAD] * (16 - length), size=0.3)
+    label(ax, 5.3, 2.8, "white: padding, mask = 0\nT = longest episode of the batch", 9)
+    label(ax, 0.1, 1.75, "windows: --sequence-length 6", 10, weight="bold")
+    for i, (start, length) in enumerate(((4, 16), (4, 9), (4, 12))):
+        colors = [PALE] * start + [USED] * min(6, length - start)
+        colors += (
+            [PALE] * (length - len(colors)) if length > start + 6 else [PAD] * (start + 6 - length)
+        )
+        cells(ax, 0.3, 1.15 - 0.42 * i, colors, size=0.3)
+    label(ax, 5.3, 0.9, "blue: steps learned from\nall begin at the same time", 9)
+    return figure
+
+
+def burn_in():
+    """Steps that warm up the memory, without gradient."""
+    figure, ax = canvas(8.4, 2.0)
+    cells(ax, 0.3, 0.8, [SEEN] * 12 + [USED] * 8, size=0.34)
+    label(ax, 0.3 + 6 * 0.34, 1.4, "burn-in: forward pass only", 9, ha="center")
+    label(ax, 0.3 + 16 * 0.34, 1.4, "window: losses and gradients", 9, ha="center")
+    arrow(ax, (0.35, 0.6), (0.3 + 12 * 0.34 - 0.05, 0.6), color=ORANGE)
+    arrow(ax, (0.3 + 20 * 0.34, 0.6), (0.3 + 12 * 0.34 + 0.05, 0.6), color=RED, dashed=True)
+    label(ax, 0.3 + 6 * 0.34, 0.35, "hidden state flows forwards", 8, ha="center")
+    label(ax, 0.3 + 16 * 0.34, 0.35, "gradients flow back to the border", 8, ha="center")
+    label(ax, 7.3, 0.98, "episode t", 8, GREY)
+    return figure
+
+
+def initial_state():
+    """Three ways to start a window in the middle of an episode."""
+    figure, ax = canvas(8.4, 3.0)
+    rows = (
+        (2.4, "zero", [PALE] * 8, "h = 0: as if the episode began here"),
+        (1.45, "stored", [PALE] * 8, "h as it was while acting: made by older weights"),
+        (0.5, "burn-in", [SEEN] * 8, "h made anew from the history, by the weights of today"),
+    )
+    for y, name, before, text in rows:
+        cells(ax, 1.2, y - 0.17, before + [USED] * 6, size=0.34)
+        label(ax, 0.1, y, name, 10, weight="bold")
+        label(ax, 1.2, y - 0.38, text, 8.5, GREY)
+        arrow(ax, (1.2 + 8 * 0.34, y + 0.5), (1.2 + 8 * 0.34, y + 0.19), color=RED)
+    label(ax, 6.3, 2.4, "red: here the memory needs\na hidden state", 9)
+    return figure
+
+
+def target_memory():
+    """Features of T + 1 steps from the online and the target memory."""
+    figure, ax = canvas(8.4, 2.5)
+    texts = [f"$z_{t}$" for t in range(7)]
+    label(ax, 0.1, 1.75, "online memory", 9.5)
+    cells(ax, 2.0, 1.55, [USED] * 6 + [PALE], texts, size=0.42)
+    label(ax, 5.2, 1.75, "steps 0 .. T-1: q1, q2", 9)
+    label(ax, 0.1, 0.95, "target memory", 9.5)
+    cells(ax, 2.0, 0.75, [PALE] + [SEEN] * 6, texts, size=0.42)
+    label(ax, 5.2, 0.95, "steps 1 .. T: next_q, in the target y", 9)
+    label(ax, 2.0, 0.4, "--no-rnn-target: the second row comes from the online memory", 8.5, GREY)
+    return figure
+
+
+def refresh():
+    """Which weights made the hidden state that acts."""
+    figure, ax = canvas(8.4, 2.5)
+    shades = ["#fdf3dd", "#fbe5b8", "#f6cf7c", "#eeb84b", "#e69f00"]
+    for y, name, index in (
+        (1.5, "--behaviour-refresh step", [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]),
+        (0.5, "--behaviour-refresh episode", [0, 0, 0, 0, 0, 3, 3, 3, 3, 3]),
+    ):
+        cells(ax, 0.3, y, [shades[i] for i in index], size=0.42)
+        label(ax, 0.3, y + 0.6, name, 9.5, weight="bold")
+    ax.plot([0.3 + 5 * 0.42] * 2, [0.35, 2.2], color=BLACK, linewidth=1.2, linestyle=":")
+    label(ax, 0.35 + 5 * 0.42, 0.25, "new episode", 8, GREY)
+    label(ax, 4.8, 1.7, "the newest weights, on a hidden state\nthat older ones made", 9)
+    label(ax, 4.8, 0.7, "one set of weights for a whole episode", 9)
+    return figure
+
+
+def memory_network():
+    """Inputs of the memory, the skip connection, and which learning rate trains what."""
+    figure, ax = canvas(8.4, 2.9)
+    for y, text, note in (
+        (2.35, "obs $o_t$", "obs"),
+        (1.55, "last action $a_{t-1}$", "obs-action"),
+        (0.75, "last reward $r_{t-1}$", "obs-action-reward"),
+    ):
+        box(ax, 1.2, y, text, width=1.9, height=0.5)
+        arrow(ax, (2.15, y), (3.0, 1.55 + (y - 1.55) * 0.3), dashed=y < 2)
+        label(ax, 0.3, y - 0.37, f"--memory-input {note}", 7.5, GREY)
+    box(ax, 3.8, 1.55, "LSTM, GRU, RNN\n--rnn-lr", ORANGE, width=1.6, height=0.9)
+    box(ax, 6.0, 1.55, "heads\n--lr", BLUE, width=1.1, height=0.9)
+    arrow(ax, (4.6, 1.55), (5.45, 1.55))
+    label(ax, 5.02, 1.75, "$z_t$", 9, ha="center")
+    arrow(ax, (2.15, 2.45), (5.9, 2.0), curve=-0.2, dashed=True)
+    label(ax, 4.0, 2.7, "--skip", 8.5, GREY)
+    arrow(ax, (6.55, 1.55), (7.3, 1.55))
+    label(ax, 7.35, 1.55, "action\nor value", 9)
+    return figure
+
+
+def per_critic():
+    """One memory for both critics, or one for each, or one for all."""
+    figure, ax = canvas(8.4, 2.7)
+    label(ax, 1.4, 2.5, "rsac.py", 9.5, ha="center", weight="bold")
+    label(ax, 4.2, 2.5, "rsac.py --rnn-per-critic", 9.5, ha="center", weight="bold")
+    label(ax, 7.0, 2.5, "rsac_sharing.py", 9.5, ha="center", weight="bold")
+    heads = ("actor", "qf1", "qf2")
+    for x, sources in ((1.4, (0, 1, 1)), (4.2, (0, 1, 2)), (7.0, (0, 0, 0))):
+        places = {0: 0.0, 1: 0.85, 2: 1.7} if max(sources) == 2 else {0: 0.0, 1: 1.28}
+        if max(sources) == 0:
+            places = {0: 0.85}
+        for k in sorted(set(sources)):
+            box(ax, x - 0.85 + places[k], 0.6, "rnn", ORANGE, width=0.7, height=0.5)
+        for i, (head, k) in enumerate(zip(heads, sources, strict=True)):
+            box(ax, x - 0.85 + 0.85 * i, 1.8, head, BLUE, width=0.7, height=0.5)
+            detached = max(sources) == 0 and head == "actor"
+            start = (x - 0.85 + places[k], 0.85)
+            arrow(ax, start, (x - 0.85 + 0.85 * i, 1.55), dashed=detached)
+    label(ax, 7.0, 0.15, "dashed: no gradient", 8, GREY, "center")
+    return figure
+
+
+def resume():
+    """A run that is killed and resumed has the curve of one that was not."""
+    figure, ax = canvas(8.4, 2.5)
+    for y, text in ((1.8, "one go"), (0.8, "killed, resumed")):
+        label(ax, 0.1, y, text, 9.5)
+        ax.plot([1.8, 8.0], [y, y], color=GREY, linewidth=1)
+    for x in (3.2, 4.6, 6.0, 7.4):
+        for y in (1.8, 0.8):
+            ax.plot([x], [y], "s", color=BLUE, markersize=8)
+    ax.plot([5.5], [0.8], "x", color=RED, markersize=11, markeredgewidth=2.5)
+    label(ax, 5.5, 0.5, "kill -9", 9, RED, "center")
+    arrow(ax, (5.4, 1.02), (4.65, 1.02), color=RED, curve=0.3)
+    label(
+        ax,
+        1.8,
+        2.2,
+        "blue: checkpoint (networks, optimizers, generators, replay memory, arguments)",
+        8.5,
+    )
+    label(
+        ax,
+        1.8,
+        0.2,
+        "steps after the last checkpoint are made again, the same to the last bit",
+        8.5,
+        GREY,
+    )
+    return figure
+
+
+# ---- All of them ----
+
+FIGURES = {
+    "family": family,
+    **{
+        f"arch_{name}": lambda parts=parts: architecture(**parts)
+        for name, parts in ARCHITECTURES.items()
+    },
+    "pendulum_one_frame": one_frame,
+    "pendulum_two_frames": two_frames,
+    "pendulum_acceleration": from_acceleration,
+    "history": history,
+    "replay_ring": ring,
+    "replay_windows": windows,
+    "replay_burn_in": burn_in,
+    "replay_initial_state": initial_state,
+    "replay_target_memory": target_memory,
+    "replay_refresh": refresh,
+    "memory_network": memory_network,
+    "memory_owners": per_critic,
+    "resume": resume,
+}
+
+
+def draw_all(folder=STATIC):
+    """Writes every diagram as <name>.svg and returns the paths."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with plt.rc_context(STYLE):
+        for name, draw in FIGURES.items():
+            figure = draw()
+            path = folder / f"{name}.svg"
+            figure.savefig(path, metadata={"Date": None})
+            plt.close(figure)
+            paths.append(path)
+    return paths
+
+
+if __name__ == "__main__":
+    for written in draw_all(*sys.argv[1:2]):
+        print(written)
