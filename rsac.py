@@ -56,7 +56,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("entropy").add_argument
     add("--autotune", action=BooleanOptionalAction, default=True, help="learn alpha")
     add("--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned")
-    add("--target-entropy", type=float, help="[nats]; minus the action dimension if not given")
+    add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not given")
 
     add = parser.add_argument_group("memory").add_argument
     add("--sequence-length", type=integer(0), default=32, help="T, 0 = episodes [env steps]")
@@ -135,48 +135,37 @@ class ReplayBuffer:
         self.next_row += 1 + ended
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
-    def draw(self, size, rng):
-        """Up to `size` steps, uniformly, of episodes that are stored from their start.
-
-        Returns arrays: environment, first row of the episode, time within it, its length.
+    def draw(self, size, start, rng):
+        """Steps drawn uniformly among those of episodes that are stored from their first step on
+        and last longer than `start`: environment, first row of the episode, time in it, its length.
         """
-        capacity = self.t.shape[1]
-        env = rng.integers(self.num_envs, size=size)
-        oldest = np.maximum(0, self.next_row + 1 - capacity)
-        row = rng.integers(oldest[env], self.next_row[env])
-        t = self.t[env, row % capacity]
-        good = (t >= 0) & (row - t >= oldest[env])
-        env, first, t = env[good], (row - t)[good], t[good]
-        return env, first, t, self.length[env, first % capacity]
+        capacity, drawn = self.t.shape[1], np.zeros((4, 0), np.int64)
+        while drawn.shape[1] < size:
+            env = rng.integers(self.num_envs, size=size)
+            oldest = np.maximum(0, self.next_row + 1 - capacity)[env]
+            row = rng.integers(oldest, self.next_row[env])
+            t = self.t[env, row % capacity]
+            length = self.length[env, (row - t) % capacity]
+            good = (t >= 0) & (row - t >= oldest) & (length > start)
+            drawn = np.append(drawn, np.stack([env, row - t, t, length])[:, good], axis=1)
+        return drawn[:, :size]
 
     def sample(self, batch_size, sequence_length, burn_in, rng):
         """Windows of episodes, with the history before them.
 
-        Each is laid around a step drawn uniformly; all begin at the same time `start` of their
+        The first is laid around a step drawn uniformly; all begin at the same time `start` of their
         episode, so that the steps before form one batch without padding.
 
-        Returns history (B, K + T + 1, obs_dim + action_dim + 1) = [obs | last action | last reward],
-        where K <= burn_in steps come before the window, and of the window action (B, T, action_dim),
-        reward, terminated, mask (B, T, 1); mask is 0 on padding beyond the end of an episode.
+        Returns history (B, K + T + 1, .) = [obs | last action | last reward], where K <= burn_in
+        steps come before the window, and of the window action (B, T, action_dim), reward,
+        terminated, mask (B, T, 1); mask is 0 on padding beyond the end of an episode.
         """
-        drawn = self.draw(batch_size, rng)
-        while len(drawn[0]) == 0:
-            drawn = self.draw(batch_size, rng)
-        start, length = 0, sequence_length
+        start = 0
         if sequence_length:
-            t, end = drawn[2][0], drawn[3][0]
-            start = min(max(0, t - rng.integers(length)), max(0, end - length))
-        env, first, _, end = (x[drawn[3] > start] for x in drawn)
-        while len(env) < batch_size:
-            drawn = self.draw(batch_size, rng)
-            more = drawn[3] > start
-            env, first = np.append(env, drawn[0][more]), np.append(first, drawn[1][more])
-            end = np.append(end, drawn[3][more])
-        env, first, end = env[:batch_size, None], first[:batch_size, None], end[:batch_size, None]
-        if not sequence_length:
-            length = end.max()
-
-        steps = min(start, burn_in)  # K
+            t, end = self.draw(1, 0, rng)[2:, 0]
+            start = min(max(0, t - rng.integers(sequence_length)), max(0, end - sequence_length))
+        env, first, _, end = self.draw(batch_size, start, rng)[..., None]
+        length, steps = sequence_length or end.max(), min(start, burn_in)  # T, K
         t = np.arange(start - steps - 1, start + length + 1)  # (K + T + 2,)
         row = first + np.clip(t, 0, end)  # (B, K + T + 2), never outside the episode
         rows = torch.from_numpy(self.rows[env, row % self.t.shape[1]])
@@ -185,9 +174,8 @@ class ReplayBuffer:
         if t[0] < 0:
             last[:, 0] = 0  # nothing was done before the first step
         history = torch.cat([obs[:, 1:], last], dim=-1)
-        window = slice(steps + 1, -1)
-        mask = torch.from_numpy((t[window] < end).astype(np.float32))[..., None]
-        return history, action[:, window], reward[:, window], terminated[:, window], mask
+        mask = torch.from_numpy((t[steps + 1 : -1] < end).astype(np.float32))[..., None]
+        return history, *(x[:, steps + 1 : -1] for x in (action, reward, terminated)), mask
 
     def state_dict(self, folder):
         """For a checkpoint; rows that are not on disk yet go to files in `folder`."""
@@ -198,9 +186,13 @@ class ReplayBuffer:
         """Puts back exactly the rows that the checkpoint knew."""
         self.files.load(folder, {"rows": self.rows, "t": self.t}, state["files"])
         self.next_row[:], self.next_t[:] = state["next_row"], state["next_t"]
-        for env, t in enumerate(self.t):
-            row = np.flatnonzero(t >= 0)
-            np.maximum.at(self.length[env], (row - t[row]) % len(t), t[row] + 1)
+        capacity = self.t.shape[1]
+        for env, total in enumerate(state["next_row"]):
+            row = np.arange(max(0, total + 1 - capacity), total)
+            t = self.t[env, row % capacity]
+            # Not of episodes whose start is overwritten: a later one may start in the same place.
+            good = (t >= 0) & (row - t >= row[:1])
+            np.maximum.at(self.length[env], (row - t)[good] % capacity, t[good] + 1)
 
 
 # ---- 3. Networks ----
@@ -297,21 +289,20 @@ class Critics(nn.Module):
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
-        self.qf1_rnn = Memory(obs_dim, action_dim, args)
-        self.qf2_rnn = Memory(obs_dim, action_dim, args) if args.rnn_per_critic else self.qf1_rnn
-        self.qf1 = QNetwork(self.qf1_rnn.feat_dim, action_dim, args.hidden_dims)
-        self.qf2 = QNetwork(self.qf2_rnn.feat_dim, action_dim, args.hidden_dims)
+        self.rnns = nn.ModuleList(
+            Memory(obs_dim, action_dim, args) for _ in range(1 + args.rnn_per_critic)
+        )
+        self.qf1 = QNetwork(self.rnns[0].feat_dim, action_dim, args.hidden_dims)
+        self.qf2 = QNetwork(self.rnns[0].feat_dim, action_dim, args.hidden_dims)
 
     def remember(self, history, burn_in):
-        """history (B, K + T + 1, .) -> features of the window for each critic, (B, T + 1, feat_dim)"""
-        qf1_feat = self.qf1_rnn.window(history, burn_in)
-        if self.qf2_rnn is self.qf1_rnn:
-            return qf1_feat, qf1_feat
-        return qf1_feat, self.qf2_rnn.window(history, burn_in)
+        """history (B, K + T + 1, .) -> features of the window from all memories (B, T + 1, .)"""
+        return torch.cat([rnn.window(history, burn_in) for rnn in self.rnns], dim=-1)
 
-    def forward(self, qf1_feat, qf2_feat, action):
-        """(B, T, feat_dim) twice, (B, T, action_dim) -> q1, q2, both (B, T, 1)"""
-        return self.qf1(qf1_feat, action), self.qf2(qf2_feat, action)
+    def forward(self, feat, action):
+        """what `remember` gives, action (B, T, action_dim) -> q1, q2, both (B, T, 1)"""
+        feats = feat.chunk(len(self.rnns), dim=-1)
+        return self.qf1(feats[0], action), self.qf2(feats[-1], action)
 
 
 class Agent(nn.Module):
@@ -326,15 +317,13 @@ class Agent(nn.Module):
         self.log_alpha = nn.Parameter(torch.tensor(args.alpha).log(), args.autotune)
         # The networks that act in training: the learner itself, or a copy that stays the same
         # for a whole episode, so that its hidden state stems from one set of weights.
-        self.behaviour = [self.actor_rnn, self.actor]
+        self.policy = self.behaviour = nn.ModuleList([self.actor_rnn, self.actor])
         if args.behaviour_refresh == "episode":
-            self.behaviour = nn.ModuleList(copy.deepcopy(self.behaviour))
+            self.behaviour = copy.deepcopy(self.policy)
         self.to(args.device)
 
     def refresh_behaviour(self):
-        for acting, learner in zip(self.behaviour, [self.actor_rnn, self.actor], strict=True):
-            if acting is not learner:
-                acting.load_state_dict(learner.state_dict())
+        self.behaviour.load_state_dict(self.policy.state_dict())
 
     @torch.no_grad()
     def act(self, history, hidden=None, deterministic=False):
@@ -342,7 +331,7 @@ class Agent(nn.Module):
 
         history: last step's (obs | last action | last reward), (.,) or (N, .) as NumPy.
         """
-        rnn, actor = [self.actor_rnn, self.actor] if deterministic else self.behaviour
+        rnn, actor = self.policy if deterministic else self.behaviour
         history = torch.as_tensor(history, device=self.log_alpha.device)
         feat, hidden = rnn(history.reshape(-1, 1, history.shape[-1]), hidden)
         feat = feat.reshape(*history.shape[:-1], -1)
@@ -353,12 +342,14 @@ class Agent(nn.Module):
 def forget(hidden, ended):
     """Clears the hidden state of the environments whose episode has ended; ended: bool or (N,)."""
     for h in hidden if isinstance(hidden, tuple) else [hidden]:
-        h[:, torch.from_numpy(np.atleast_1d(ended))] = 0
+        h[:, np.flatnonzero(ended)] = 0
 
 
-def join(obs, last_action, last_reward):
-    """What the memory reads at one step: (., obs_dim + action_dim + 1)."""
-    return np.concatenate([obs, last_action, last_reward[..., None]], axis=-1).astype(np.float32)
+def join(obs, last_action, last_reward, ended=False):
+    """What the memory reads at one step, (., obs_dim + action_dim + 1); zeros where one ended."""
+    last = np.concatenate([last_action, np.expand_dims(last_reward, -1)], axis=-1)
+    last = np.where(np.expand_dims(ended, -1), 0, last)
+    return np.concatenate([obs, last], axis=-1, dtype=np.float32)
 
 
 # ---- 4. Losses ----
@@ -398,7 +389,7 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
 
 
 def masked_mean(x, mask):
-    """Mean over real steps: padding must touch neither the sum nor the count.  x, mask: (B, T, 1)"""
+    """Mean over real steps: padding touches neither the sum nor the count.  x, mask: (B, T, 1)"""
     return torch.where(mask > 0, x, 0).sum() / mask.sum()
 
 
@@ -415,15 +406,14 @@ def make_adam(*groups):
 
 
 def make_optimizers(agent, args):
-    memories = [*agent.critics.qf1_rnn.parameters()]
-    if args.rnn_per_critic:
-        memories += agent.critics.qf2_rnn.parameters()
-    heads = [*agent.critics.qf1.parameters(), *agent.critics.qf2.parameters()]
+    def adam(module):
+        memory = [p for name, p in module.named_parameters() if "rnn" in name]
+        heads = [p for name, p in module.named_parameters() if "rnn" not in name]
+        return make_adam((heads, args.lr), (memory, args.rnn_lr))
+
     return {
-        "critics": make_adam((heads, args.lr), (memories, args.rnn_lr)),
-        "actor": make_adam(
-            (agent.actor.parameters(), args.lr), (agent.actor_rnn.parameters(), args.rnn_lr)
-        ),
+        "critics": adam(agent.critics),
+        "actor": adam(agent.policy),
         "alpha": make_adam(([agent.log_alpha], args.lr)),
     }
 
@@ -451,31 +441,29 @@ def update(agent, optimizers, batch, args):
     alpha = agent.log_alpha.exp().detach()
     actor_feat = agent.actor_rnn.window(history, burn_in)  # (B, T + 1, feat_dim)
 
-    qf1_feat, qf2_feat = agent.critics.remember(history, burn_in)
+    qf_feat = agent.critics.remember(history, burn_in)
     with torch.no_grad():
         next_action, next_log_prob = agent.actor.sample(actor_feat[:, 1:])
-        feats = qf1_feat, qf2_feat
+        feat_target = qf_feat
         if args.rnn_target:
-            feats = agent.critics_target.remember(history, burn_in)
-        next_q = torch.min(*agent.critics_target(feats[0][:, 1:], feats[1][:, 1:], next_action))
+            feat_target = agent.critics_target.remember(history, burn_in)
+        next_q = torch.min(*agent.critics_target(feat_target[:, 1:], next_action))
         # The entropy bonus of the steps to come belongs to their value.
         y = td_target(reward, terminated, next_q - alpha * next_log_prob, args.gamma)
-    q1, q2 = agent.critics(qf1_feat[:, :-1], qf2_feat[:, :-1], action)
-    qf_loss = masked_mean(critics_loss(q1, q2, y), mask)
+    qf_loss = masked_mean(critics_loss(*agent.critics(qf_feat[:, :-1], action), y), mask)
     step(optimizers["critics"], qf_loss)
 
     new_action, log_prob = agent.actor.sample(actor_feat[:, :-1])
     # The critics only judge here: nothing is to be computed for their weights.
     # Their memories have just learned, so they remember anew: old features do not fit new heads.
     agent.critics.requires_grad_(False)
-    qf1_feat, qf2_feat = agent.critics.remember(history[:, :-1], burn_in)
-    q1, q2 = agent.critics(qf1_feat, qf2_feat, new_action)
+    q1, q2 = agent.critics(agent.critics.remember(history[:, :-1], burn_in), new_action)
     agent.critics.requires_grad_(True)
     pi_loss = masked_mean(actor_loss(log_prob, q1, q2, alpha), mask)
     step(optimizers["actor"], pi_loss)
 
-    entropy = -masked_mean(log_prob.detach(), mask)
-    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "alpha": alpha, "entropy": entropy}
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "alpha": alpha}
+    losses["entropy"] = -masked_mean(log_prob, mask)
     if args.autotune:
         per_step = alpha_loss(agent.log_alpha, log_prob, args.target_entropy)
         losses["alpha_loss"] = masked_mean(per_step, mask)
@@ -486,7 +474,7 @@ def update(agent, optimizers, batch, args):
 
 
 def zero_padding(history, action, reward, terminated, mask):
-    """Whatever stands in the padding, even NaN, becomes 0: NaN * 0 would be NaN in the gradients."""
+    """Whatever stands in the padding, even NaN, becomes 0: NaN * 0 is NaN in the gradients."""
     real_obs = F.pad(mask, (0, 0, history.shape[1] - mask.shape[1], 0), value=1.0)
     history = torch.where(real_obs > 0, history, 0)
     padded = [torch.where(mask > 0, x, 0) for x in (action, reward, terminated)]
@@ -503,20 +491,20 @@ def evaluate(agent, env, episodes, seed, film=None):
     """
     returns, lengths, successes = [], [], []
     obs, _ = env.reset(seed=seed)
-    history, hidden = join(obs, np.zeros(env.action_space.shape), np.zeros(())), None
+    history, hidden = join(obs, np.zeros(env.action_space.shape), 0), None
     while len(returns) < episodes:
         action, hidden = agent.act(history, hidden, deterministic=True)
         if film and not returns:
             film.add(env, obs, action, hidden)
         obs, reward, terminated, truncated, info = env.step(action)
-        history = join(obs, action, np.asarray(reward))
         if terminated or truncated:
             returns.append(float(info["episode"]["r"]))
             lengths.append(int(info["episode"]["l"]))
             if "is_success" in info:
                 successes.append(float(info["is_success"]))
             obs, _ = env.reset()
-            history, hidden = join(obs, np.zeros(env.action_space.shape), np.zeros(())), None
+            hidden = None
+        history = join(obs, action, reward, terminated or truncated)
     return returns, lengths, successes
 
 
@@ -544,27 +532,18 @@ def main(args):
     run = Run(args, SCRIPT, state)
 
     global_step = num_updates = 0
-    last_action, last_reward, hidden = (
-        np.zeros(env.action_space.shape),
-        np.zeros(args.num_envs),
-        None,
-    )
-    if args.num_envs == 1:
-        last_reward = last_reward[0]
     if state is None:
         obs, _ = env.reset()
+        history = join(obs, np.zeros(env.action_space.shape), np.zeros(obs.shape[:-1]))
+        hidden = None
     else:
         global_step, num_updates = state["global_step"], state["num_updates"]
+        obs = restore_env(env, state["env"])
         agent.load_state_dict(state["agent"])
         for name, optimizer in optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
         buffer.load_state_dict(state["buffer"], run.folder)
-        obs = restore_env(env, state["env"])
-        last_action, last_reward, hidden = (
-            state["last_action"].numpy(),
-            state["last_reward"].numpy(),
-            state["hidden"],
-        )
+        history, hidden = state["history"].numpy(), state["hidden"]
         set_rng_state(state["rng"], rng)
 
     def save():
@@ -575,8 +554,7 @@ def main(args):
             optimizers={name: optimizer.state_dict() for name, optimizer in optimizers.items()},
             buffer=buffer.state_dict(run.folder),
             env=env_state(env),
-            last_action=torch.as_tensor(last_action),
-            last_reward=torch.as_tensor(last_reward),
+            history=torch.from_numpy(history),
             hidden=hidden,
             rng=get_rng_state(rng),
         )
@@ -591,7 +569,7 @@ def main(args):
         evaluate_and_log()
     while global_step < args.total_steps and not run.stopped_by:
         # Act
-        action, hidden = agent.act(join(obs, last_action, last_reward), hidden)
+        action, hidden = agent.act(history, hidden)
         if global_step < args.learning_starts:  # the memory reads on, with the random action
             action = rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
 
@@ -600,12 +578,12 @@ def main(args):
         buffer.add(obs, action, reward, next_obs, terminated, truncated)
         ended = np.logical_or(terminated, truncated)
         run.add_returns(info, ended)
-        obs, last_action, last_reward = next_obs, action, np.asarray(reward)
+        obs = next_obs
         if ended.any():
             forget(hidden, ended)
-            last_action, last_reward = (last_action.T * ~ended).T, last_reward * ~ended
             agent.refresh_behaviour()
             obs, _ = env.reset(options={"reset_mask": ended} if args.num_envs > 1 else None)
+        history = join(obs, action, reward, ended)
         global_step += args.num_envs
 
         # Learn
