@@ -1,0 +1,342 @@
+"""benchmark.plot, and the statistics of benchmark.baselines."""
+
+import csv
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmark import baselines, plot, read_curve
+from common.errors import UserError
+
+ROOT = Path(__file__).parent.parent
+HEAD = "global_step,num_updates,wall_seconds,train_return_mean,eval_return_mean,steps_per_second\n"
+
+
+def write_run(folder, name, values, every=100, seconds=2.0):
+    """A run folder whose evaluations, every 100 steps and 2 s, are `values`."""
+    path = folder / name / "progress.csv"
+    path.parent.mkdir(parents=True)
+    lines = [f"{k * every},0,{k * seconds},nan,{v},50\n" for k, v in enumerate(values)]
+    path.write_text(HEAD + "".join(lines))
+    return path
+
+
+def read(*paths):
+    """The runs found and the list of (file name's folder, reason) skipped."""
+    skipped = []
+    runs = plot.read_runs(
+        list(paths), lambda path, why: skipped.append((path.parent.name, str(why)))
+    )
+    return runs, skipped
+
+
+def call(*words):
+    command = [sys.executable, "-m", "benchmark.plot", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+# ---- Reading ----
+
+
+def test_environment_algorithm_and_seed_come_from_the_folder(tmp_path):
+    write_run(tmp_path, "pendulum-p-v0__rsac_sharing__7__20260101-000000", [1, 2])
+    (run,), _ = read(tmp_path)
+    assert (run.env_id, run.algorithm, run.seed) == ("pendulum-p-v0", "rsac_sharing", "7")
+    assert run.step.tolist() == [0, 100]
+    assert run.seconds.tolist() == [0, 2]
+    assert run.value.tolist() == [1, 2]
+
+
+DAMAGE = {
+    "empty": ("", "empty"),
+    "header only": (HEAD, "no rows"),
+    "cut off": (HEAD + "0,0,1,nan,5,50\n100,0,2,na", "line 3 is cut off"),
+    "no number": (HEAD + "0,0,1,nan,5,50\n100,0,2,nan,five,50\n", "line 3 has no number"),
+    "a cell missing": (HEAD + "0,0,1,nan\n", "line 2 has no number"),
+    "a return that is nan": (HEAD + "0,0,1,nan,5,50\n100,0,2,nan,nan,50\n", "line 3 has no finite"),
+    "steps that fall": (HEAD + "100,0,1,nan,5,50\n0,0,2,nan,5,50\n", "line 3 does not come after"),
+    "another table": ("a,b\n1,2\n", "global_step is missing"),
+    "no text": ("\x00\x01\n", "missing"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_damaged_file_is_named_and_skipped(tmp_path, what):
+    text, reason = DAMAGE[what]
+    write_run(tmp_path, "pendulum-p-v0__rsac__0", [1, 2])
+    write_run(tmp_path, "pendulum-p-v0__rsac__1", [1, 2]).write_text(text)
+    runs, skipped = read(tmp_path)
+    assert [run.seed for run in runs] == ["0"]
+    assert skipped[0][0] == "pendulum-p-v0__rsac__1"
+    assert reason in skipped[0][1]
+
+
+def test_bytes_that_are_no_text_are_skipped(tmp_path):
+    write_run(tmp_path, "pendulum-p-v0__rsac__1", [1, 2]).write_bytes(b"\xff\xfe\x00")
+    runs, skipped = read(tmp_path)
+    assert runs == []
+    assert len(skipped) == 1
+
+
+def test_a_shorter_run_is_named_and_left_out_unless_asked_for(tmp_path):
+    write_run(tmp_path, "pendulum-p-v0__rsac__0", [0, 0, 0])
+    write_run(tmp_path, "pendulum-p-v0__rsac__1", [0, 0])
+    write_run(tmp_path, "pendulum-p-v0__sac__0", [0, 0])
+    result = call(tmp_path, "--out", tmp_path / "a")
+    assert re.search(r"skipped .*rsac__1.*partial, 100 of 200 steps", result.stderr)
+    assert "sac__0" not in result.stderr.replace("rsac__0", "")
+    assert "partial" not in call(tmp_path, "--partial", "--out", tmp_path / "a").stderr
+
+
+def test_a_repeated_run_counts_once(tmp_path):
+    write_run(tmp_path, "pendulum-p-v0__rsac__0__20260101-000000", [0, 1])
+    write_run(tmp_path, "pendulum-p-v0__rsac__0__20260102-000000", [0, 2])
+    skipped = []
+    runs = plot.drop_repeated(read(tmp_path)[0], lambda path, why: skipped.append(path))
+    assert [run.value[-1] for run in runs] == [2]
+    assert len(skipped) == 1
+
+
+def test_collected_runs_read_back_as_they_were(tmp_path):
+    write_run(tmp_path / "runs", "pendulum-p-v0__rsac__3", [-1234.5678, -150.25])
+    call(tmp_path / "runs", "--collect", tmp_path / "results")
+    (run,), _ = read(tmp_path / "results")
+    assert (run.env_id, run.algorithm, run.seed) == ("pendulum-p-v0", "rsac", "3")
+    assert run.value.tolist() == [-1234.6, -150.25]
+    assert run.step.tolist() == [0, 100]
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_no_runs_found_is_one_line(tmp_path, make):
+    folder = tmp_path / "runs"
+    if make:
+        folder.mkdir()
+    result = call(folder)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert str(folder) in result.stderr
+
+
+# ---- Statistics ----
+
+
+def test_the_final_return_is_the_mean_of_the_last_tenth(tmp_path):
+    write_run(tmp_path, "pendulum-p-v0__rsac__0", range(21))  # steps 0 to 2000: from 1800 on
+    (run,), _ = read(tmp_path)
+    assert run.final() == (18 + 19 + 20) / 3
+
+
+def test_curves_are_aligned_by_step_without_interpolation(tmp_path):
+    write_run(tmp_path, "e-v0__rsac__0", [0, 1, 2, 3, 4], every=100)
+    write_run(tmp_path, "e-v0__rsac__1", [10, 12, 14], every=200)
+    steps, seconds, values = plot.align(read(tmp_path)[0])
+    assert steps.tolist() == [0, 200, 400]
+    assert values.tolist() == [[0, 2, 4], [10, 12, 14]]
+    assert seconds.tolist() == [0, (4 + 2) / 2, (8 + 4) / 2]
+
+
+def test_a_run_that_is_over_no_longer_counts(tmp_path):
+    write_run(tmp_path, "e-v0__rsac__0", [0, 1, 2])
+    write_run(tmp_path, "e-v0__rsac__1", [4, 5])
+    steps, _, values = plot.align(read(tmp_path)[0])
+    assert steps.tolist() == [0, 100, 200]
+    assert np.nanmean(values, axis=0).tolist() == [2, 3, 2]
+
+
+def test_the_interval_is_that_of_a_bootstrap_by_hand():
+    values = np.array([[3.0], [1.0], [7.0], [2.0]])
+    means = sorted(
+        (values[a] + values[b] + values[c] + values[d]).item() / 4
+        for a in range(4)
+        for b in range(4)
+        for c in range(4)
+        for d in range(4)
+    )
+    low, high = plot.bootstrap(values, 20_000)
+    assert low[0] == pytest.approx(np.percentile(means, 2.5), abs=0.26)  # one step of the means
+    assert high[0] == pytest.approx(np.percentile(means, 97.5), abs=0.26)
+
+
+def test_one_seed_has_no_interval():
+    low, high = plot.bootstrap(np.array([[3.0, 4.0]]), 200)
+    assert np.isnan([*low, *high]).all()
+
+
+def test_the_interquartile_mean_drops_a_quarter_at_each_end():
+    # Scores 0..7 in two tasks with four seeds each: 0, 1 and 6, 7 go.
+    scores = [np.array([[0.0], [6.0], [2.0], [4.0]]), np.array([[1.0], [7.0], [3.0], [5.0]])]
+    iqm, low, high = plot.interquartile_mean(scores, 500)
+    assert iqm[0] == (2 + 3 + 4 + 5) / 4
+    assert low[0] < iqm[0] < high[0]
+
+
+def test_seeds_are_resampled_within_their_task():
+    # Without a difference between seeds there is nothing to resample, however tasks differ.
+    scores = [np.full((3, 1), 0.0), np.full((3, 1), 1.0), np.full((3, 1), 5.0)]
+    iqm, low, high = plot.interquartile_mean(scores, 500)
+    assert low[0] == iqm[0] == high[0]
+
+
+def test_scores_are_0_for_random_actions_and_1_for_the_best(tmp_path):
+    for env in ("a-v0", "b-v0"):
+        write_run(tmp_path, f"{env}__rsac__0", [-100, 0, 50])
+        write_run(tmp_path, f"{env}__sac__0", [-100, 0, -25])
+    panels = plot.make_panels(read(tmp_path)[0])
+    bars = {"a-v0": [("random", -100.0)], "b-v0": [("random", -100.0)]}
+    tasks, left_out, result = plot.across_tasks(panels, bars, 200)
+    assert tasks == ["a-v0", "b-v0"]
+    assert left_out == []
+    assert result["rsac"]["final"][1][0] == 1
+    assert result["sac"]["final"][1][0] == pytest.approx((-25 + 100) / (50 + 100))
+
+
+def test_an_algorithm_that_lacks_a_task_is_left_out_of_the_mean(tmp_path):
+    for name in ("a-v0__rsac", "b-v0__rsac", "a-v0__sac", "b-v0__sac", "a-v0__rdpg"):
+        write_run(tmp_path, f"{name}__0", [0, 1])
+    _, left_out, result = plot.across_tasks(plot.make_panels(read(tmp_path)[0]), {}, 200)
+    assert left_out == ["rdpg"]
+    assert set(result) == {"rsac", "sac"}
+
+
+# ---- Panels ----
+
+
+def test_stacked_frames_and_the_full_state_are_drawn_beside_the_task(tmp_path):
+    for name in ("pendulum-p-v0__rsac", "pendulum-p-concat5-v0__sac", "pendulum-v0__sac"):
+        write_run(tmp_path, f"{name}__0", [0, 1])
+    panels = plot.make_panels(read(tmp_path)[0])
+    assert set(panels["pendulum-p-v0"]) == {"rsac", "sac, 5 frames", "sac, full state"}
+    assert set(panels["pendulum-v0"]) == {"sac"}
+
+
+def test_no_two_lines_look_alike_in_black_and_white():
+    labels = {*plot.SCRIPTS, "sac, full state", "sac, 5 frames", "recurrent_ppo", "rsac-paper"}
+    styles = plot.make_styles(labels, None)
+    looks = {(style["linestyle"], style["marker"]) for style in styles.values()}
+    assert len(looks) == len(labels)
+
+
+def test_a_script_looks_the_same_whatever_else_is_drawn():
+    few, many = plot.make_styles({"sac"}, None), plot.make_styles(set(plot.SCRIPTS), None)
+    assert few["sac"] == many["sac"]
+
+
+# ---- What is written ----
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    for env in ("pendulum-p-v0", "pendulum-va-v0"):
+        for seed, final in enumerate((-100, -200, -300)):
+            write_run(tmp_path / "runs", f"{env}__rsac__{seed}", [-1200, -600, final])
+            write_run(tmp_path / "runs", f"{env}__sac__{seed}", [-1200, -1100, final - 700])
+    bars = tmp_path / "bars.csv"
+    bars.write_text("env_id,controller,mean\npendulum-p-v0,random,-1234.5\n")
+    result = call(tmp_path / "runs", "--out", tmp_path / "out" / "curves", "--baselines", bars)
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "out"
+
+
+def test_figures_come_as_png_and_svg_and_a_table(drawn):
+    parts = {"curves-steps", "curves-time", "curves-iqm"}
+    names = {f"{part}.{suffix}" for part in parts for suffix in ("png", "svg")} | {"curves.md"}
+    assert {path.name for path in drawn.iterdir()} == names
+    assert (drawn / "curves-steps.png").read_bytes()[:4] == b"\x89PNG"
+    assert "</svg>" in (drawn / "curves-steps.svg").read_text()
+
+
+def test_the_table_has_final_returns_with_spread(drawn):
+    table = (drawn / "curves.md").read_text()
+    row = next(line for line in table.splitlines() if line.startswith("| pendulum-p-v0 | rsac |"))
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[2] == "-200.0"
+    assert cells[4:] == ["100.0", "-300.0", "-100.0", "3", "200", "0.1"]
+    low, high = map(float, cells[3].split(" to "))
+    assert -300 <= low < -200 < high <= -100
+
+
+def test_baselines_stand_in_the_table_below_the_curves(drawn):
+    assert "| pendulum-p-v0 | *random* | -1234.5 |" in (drawn / "curves.md").read_text()
+
+
+def test_the_same_runs_give_the_same_files(drawn, tmp_path):
+    words = ["--baselines", tmp_path / "bars.csv", "--out", tmp_path / "again" / "curves"]
+    call(tmp_path / "runs", *words)
+    for path in drawn.glob("*.svg"):
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
+
+
+# ---- Baselines ----
+
+
+def test_doing_nothing_on_the_pendulum_scores_what_its_equations_say():
+    from common.envs import make_env
+
+    (score, *_), _ = baselines.measure("pendulum-p-v0", "zero", 2, seed=5)
+    env = make_env("pendulum-p-v0", 5)
+    env.reset()
+    th, thdot = env.unwrapped.state
+    expected = 0.0
+    for _ in range(200):
+        wrapped = (th + np.pi) % (2 * np.pi) - np.pi
+        expected -= wrapped**2 + 0.1 * thdot**2
+        thdot = np.clip(thdot + 0.05 * 15 * np.sin(th), -8, 8)
+        th += 0.05 * thdot
+    assert score == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "least"), [("pendulum-v-v0", -900), ("cartpole-continuous-v-v0", 990)]
+)
+def test_a_static_controller_scores_what_is_known_of_it(env_id, least):
+    # Random actions get about -1240 and 17 there.
+    returns, _ = baselines.measure(env_id, baselines.STATIC[env_id], 5, seed=0)
+    assert np.mean(returns) > least
+
+
+def test_the_static_controller_of_the_car_always_finds_heaven():
+    _, successes = baselines.measure("car-v0", baselines.car, 20, seed=0)
+    assert successes == [1.0] * 20
+
+
+def test_the_table_of_baselines_is_the_same_every_time(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        words = ["--env-ids", "pendulum-p-v0", "--episodes", "2", "--out", str(tmp_path / name)]
+        baselines.main(baselines.parse_args(words))
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+    with open(tmp_path / "a.csv") as file:
+        kinds = [row["controller"] for row in csv.DictReader(file)]
+    assert kinds == ["random", "zero", "static"]
+
+
+# ---- Speed ----
+
+
+def test_five_hundred_runs_are_plotted_in_time(tmp_path):
+    envs = [f"task{k}-v0" for k in range(20)]
+    rng = np.random.default_rng(0)
+    for env in envs:
+        for algorithm in ("rsac", "rtd3", "rdpg", "sac", "rsac_sharing"):
+            for seed in range(5):
+                values = np.cumsum(rng.normal(size=101))
+                write_run(tmp_path / "runs", f"{env}__{algorithm}__{seed}", values, every=500)
+    before = time.process_time(), time.perf_counter()
+    plot.main(plot.parse_args([str(tmp_path / "runs"), "--out", str(tmp_path / "curves")]))
+    # Of this process alone: what else the machine does is not the plot's time.
+    assert time.process_time() - before[0] < 30
+    assert (tmp_path / "curves-steps.svg").exists()
+
+
+def test_a_path_that_is_not_there_is_a_user_error():
+    with pytest.raises(UserError, match="nowhere"):
+        read("nowhere")
+
+
+def test_a_growing_file_is_read_up_to_now(tmp_path):
+    path = write_run(tmp_path, "e-v0__rsac__0", [1, 2, 3])
+    assert read_curve(path)["eval_return_mean"].tolist() == [1, 2, 3]
