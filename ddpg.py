@@ -1,0 +1,391 @@
+"""Deep Deterministic Policy Gradient (DDPG): Q-learning where actions are numbers.
+
+With actions to choose from, Q-learning takes the best. Where there are infinitely many, a second
+network, the actor, learns to give the action that the critic likes best, by climbing the critic.
+Replay makes samples independent, slow target networks keep the critic from chasing itself.
+
+Papers: Lillicrap et al. 2015, arXiv:1509.02971v6 (DDPG). Silver et al. 2014, "Deterministic Policy
+Gradient Algorithms" (the gradient).
+
+    python ddpg.py --env-id Pendulum-v1
+
+Docs: docs/ddpg.md.  With memory: rdpg.py.  Start of the family: td3.py and then sac.py extend it.
+"""
+
+from common.cli import Parser, integer, number, run_cli
+
+# ---- 1. Arguments ----
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    add = parser.add_argument_group("run").add_argument
+    add("--env-id", default="Pendulum-v1", help="environment; `python -m envs` lists ours")
+    add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
+    add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
+    add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
+    add("--log-dir", default="runs", help="where run folders go")
+    add("--run-name", help="of the folder, not <env>__<script>__<seed>__<time>")
+    add("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
+    add("--track", action="store_true", help="also log to Weights & Biases")
+
+    add = parser.add_argument_group("schedule").add_argument
+    add("--num-envs", type=integer(1), default=1, help="environments stepped together")
+    add("--learning-starts", type=integer(1), default=1000, help="random before [env steps]")
+    add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
+    add("--updates-per-step", type=number(0), default=1.0, help="mean number per env step")
+    add("--batch-size", type=integer(1), default=256, help="B [transitions]")
+    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps]")
+
+    add = parser.add_argument_group("networks").add_argument
+    add("--hidden-dims", type=integer(1), nargs="+", default=[256, 256], help="of the MLPs")
+
+    add = parser.add_argument_group("algorithm").add_argument
+    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    add("--tau", type=number(0, 1), default=0.005, help="step of targets towards online networks")
+    add("--lr", type=number(0), default=3e-4, help="learning rate (Adam)")
+    add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
+
+    add = parser.add_argument_group("exploration").add_argument
+    add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
+
+    add = parser.add_argument_group("evaluation and logging").add_argument
+    add("--eval-every", type=integer(1), default=1000, help="period [env steps]")
+    add("--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time")
+    add("--save-every", type=integer(1), default=10_000, help="checkpoint period [env steps]")
+    add("--evaluate", metavar="PATH", help="no training: run the policy of this checkpoint")
+    add("--episodes", type=integer(1), default=10, help="number of them, with --evaluate")
+    add("--json", action="store_true", help="print the result of --evaluate as JSON")
+    add("--video", action="store_true", help="film --evaluate, or every 10th evaluation")
+    return parser.parse(argv)
+
+
+if __name__ == "__main__":
+    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+
+import copy
+
+import numpy as np
+import torch
+from torch import nn
+
+from common.checkpoint import RowFiles, get_rng_state, set_rng_state
+from common.envs import check_flat, env_state, make_env, restore_env
+from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
+
+# ---- 2. Replay buffer ----
+
+
+class ReplayBuffer:
+    """A ring of env steps that holds each observation once.
+
+    Row k is [obs_k | action_k | reward_k | terminated_k]; the next observation is that of row
+    k + 1. The last observation of an episode has a row of its own. `t` is the time of a row within
+    its episode, -1 for a row without a step. Environment e writes to ring e.
+    """
+
+    def __init__(self, capacity, obs_dim, action_dim, num_envs=1):
+        capacity //= num_envs
+        self.obs_dim, self.action_dim, self.num_envs = obs_dim, action_dim, num_envs
+        self.rows = np.zeros((num_envs, capacity, obs_dim + action_dim + 2), np.float32)
+        self.t = np.full((num_envs, capacity), -1, np.int32)
+        self.next_row = np.zeros(num_envs, np.int64)  # counted from the start of the run
+        self.next_t = np.zeros(num_envs, np.int32)
+        self.files = RowFiles()
+
+    def add(self, obs, action, reward, next_obs, terminated, truncated):
+        """Stores one step of each environment; a leading axis num_envs if there are several."""
+        n, capacity = self.num_envs, self.t.shape[1]
+        env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
+        step = [np.reshape(x, (n, -1)) for x in (obs, action, reward, terminated)]
+        self.rows[env, row] = np.concatenate(step, axis=1)
+        self.t[env, row] = self.next_t
+        self.rows[env, row_after] = 0
+        self.rows[env, row_after, : self.obs_dim] = next_obs
+        self.t[env, row_after] = -1  # until its own step is known
+        ended = np.reshape(np.logical_or(terminated, truncated), n)
+        self.next_row += 1 + ended
+        self.next_t = np.where(ended, 0, self.next_t + 1)
+
+    def sample(self, batch_size, rng):
+        """Steps drawn uniformly: obs (B, obs_dim), action (B, action_dim), reward (B, 1), next_obs,
+        terminated."""
+        n, capacity = self.t.shape
+        size = min(self.next_row.max(), capacity)
+        env, row = rng.integers(n, size=batch_size), rng.integers(size, size=batch_size)
+        while (bad := self.t[env, row] < 0).any():
+            row[bad] = rng.integers(size, size=bad.sum())
+        index = env * capacity + np.stack([row, (row + 1) % capacity])  # (2, B)
+        rows, next_rows = torch.from_numpy(self.rows.reshape(n * capacity, -1)[index])
+        split = [self.obs_dim, self.action_dim, 1, 1]
+        obs, action, reward, terminated = rows.split(split, dim=-1)
+        return obs, action, reward, next_rows[:, : self.obs_dim], terminated
+
+    def state_dict(self, folder):
+        """For a checkpoint; rows that are not on disk yet go to files in `folder`."""
+        files = self.files.save(folder, {"rows": self.rows, "t": self.t}, self.next_row)
+        return {"next_row": self.next_row.tolist(), "next_t": self.next_t.tolist(), "files": files}
+
+    def load_state_dict(self, state, folder):
+        """Puts back exactly the rows that the checkpoint knew."""
+        self.files.load(folder, {"rows": self.rows, "t": self.t}, state["files"])
+        self.next_row[:], self.next_t[:] = state["next_row"], state["next_t"]
+
+
+# ---- 3. Networks ----
+
+
+def mlp(input_dim, hidden_dims, output_dim):
+    layers = []
+    for hidden_dim in hidden_dims:
+        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
+        input_dim = hidden_dim
+    return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
+
+
+class Actor(nn.Module):
+    """The policy: one action for each observation; tanh keeps it in [-1, 1]."""
+
+    def __init__(self, feat_dim, action_dim, hidden_dims):
+        super().__init__()
+        self.net = mlp(feat_dim, hidden_dims, action_dim)
+
+    def forward(self, feat):
+        """(..., feat_dim) -> (..., action_dim)"""
+        return torch.tanh(self.net(feat))
+
+
+class QNetwork(nn.Module):
+    """A critic: the expected return after `action`."""
+
+    def __init__(self, feat_dim, action_dim, hidden_dims):
+        super().__init__()
+        self.net = mlp(feat_dim + action_dim, hidden_dims, 1)
+
+    def forward(self, feat, action):
+        """(..., feat_dim), (..., action_dim) -> (..., 1)"""
+        return self.net(torch.cat([feat, action], dim=-1))
+
+
+class Agent(nn.Module):
+    """All networks of one agent."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.actor = Actor(obs_dim, action_dim, args.hidden_dims)
+        self.actor_target = copy.deepcopy(self.actor)
+        self.qf1 = QNetwork(obs_dim, action_dim, args.hidden_dims)
+        self.qf1_target = copy.deepcopy(self.qf1)
+        self.exploration_noise, self.device = args.exploration_noise, args.device
+        self.to(args.device)
+
+    @torch.no_grad()
+    def act(self, obs, deterministic=False):
+        """obs (obs_dim,) or (N, obs_dim) as NumPy -> action in [-1, 1], likewise."""
+        action = self.actor(torch.as_tensor(obs, device=self.device))
+        if not deterministic:
+            noise = self.exploration_noise * torch.randn_like(action)
+            action = (action + noise).clamp(-1, 1)
+        return action.cpu().numpy()
+
+
+# ---- 4. Losses ----
+
+
+def td_target(reward, terminated, next_value, gamma):
+    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
+
+    reward, terminated, next_value: (B, 1) or (B, T, 1).  gamma: discount per env step.
+    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
+    beyond it is real, and `next_value` is that of the true last observation.
+    Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
+    """
+    if not reward.shape == terminated.shape == next_value.shape:
+        shapes = [tuple(x.shape) for x in (reward, terminated, next_value)]
+        raise ValueError(f"reward, terminated and next_value must have equal shapes, not {shapes}")
+    return reward + gamma * (1 - terminated) * next_value
+
+
+def critic_loss(q1, y):
+    """The critic's squared error (arXiv:1509.02971v6, Algorithm 1), per element."""
+    return (q1 - y).square()
+
+
+def actor_loss(q1):
+    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1509.02971v6, Eq. 6), per element."""
+    return -q1
+
+
+@torch.no_grad()
+def soft_update(target, online, tau):
+    """target <- (1 - tau) target + tau online, all tensors in one call."""
+    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+
+
+def make_adam(*groups):
+    """Adam over groups of (parameters, learning rate), fused: one call for all tensors."""
+    groups = [{"params": list(params), "lr": lr, "base_lr": lr} for params, lr in groups]
+    return torch.optim.Adam(groups, fused=True)
+
+
+def make_optimizers(agent, args):
+    return {
+        "qf1": make_adam((agent.qf1.parameters(), args.lr)),
+        "actor": make_adam((agent.actor.parameters(), args.lr)),
+    }
+
+
+def scale_lr(optimizers, factor):
+    for optimizer in optimizers.values():
+        for group in optimizer.param_groups:
+            group["lr"] = factor * group["base_lr"]
+
+
+def step(optimizer, loss):
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+
+
+def update(agent, optimizers, batch, args):
+    """One gradient step for each network: critic, actor, then the targets."""
+    obs, action, reward, next_obs, terminated = batch
+
+    with torch.no_grad():
+        next_action = agent.actor_target(next_obs)
+        next_q = agent.qf1_target(next_obs, next_action)
+        y = td_target(reward, terminated, next_q, args.gamma)
+    qf_loss = critic_loss(agent.qf1(obs, action), y).mean()
+    step(optimizers["qf1"], qf_loss)
+
+    # The critic only judges here: nothing is to be computed for its weights.
+    agent.qf1.requires_grad_(False)
+    q1 = agent.qf1(obs, agent.actor(obs))
+    agent.qf1.requires_grad_(True)
+    pi_loss = actor_loss(q1).mean()
+    step(optimizers["actor"], pi_loss)
+
+    soft_update(agent.actor_target, agent.actor, args.tau)
+    soft_update(agent.qf1_target, agent.qf1, args.tau)
+    return {"qf_loss": qf_loss, "actor_loss": pi_loss}
+
+
+# ---- 5. Evaluation ----
+
+
+def evaluate(agent, env, episodes, seed, film=None):
+    """Whole episodes with the deterministic policy; returns lists: returns, lengths, successes.
+
+    seed: of the sequence of start states.  film: a `common.video.Film` for the first episode.
+    """
+    returns, lengths, successes = [], [], []
+    obs, _ = env.reset(seed=seed)
+    while len(returns) < episodes:
+        action = agent.act(obs, deterministic=True)
+        if film and not returns:
+            film.add(env, obs, action)
+        obs, _, terminated, truncated, info = env.step(action)
+        if terminated or truncated:
+            returns.append(float(info["episode"]["r"]))
+            lengths.append(int(info["episode"]["l"]))
+            if "is_success" in info:
+                successes.append(float(info["is_success"]))
+            obs, _ = env.reset()
+    return returns, lengths, successes
+
+
+# ---- 6. The run ----
+
+SCRIPT = "ddpg"
+
+
+def main(args):
+    if args.evaluate:
+        return evaluate_checkpoint(args, SCRIPT, Agent, evaluate)
+    state, args = load_resumed(args, SCRIPT) if args.resume else (None, args)
+    set_up_torch(args)
+    rng = np.random.default_rng(args.seed)
+    env = make_env(args.env_id, args.seed, num_envs=args.num_envs)
+    eval_env = make_env(args.env_id, render_mode="rgb_array" if args.video else None)
+    obs_dim, action_dim = check_flat(eval_env)
+
+    agent = Agent(obs_dim, action_dim, args)
+    optimizers = make_optimizers(agent, args)
+    check_memory(4 * args.buffer_size * (obs_dim + action_dim + 3), args)
+    buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim, args.num_envs)
+    run = Run(args, SCRIPT, state)
+
+    global_step = num_updates = 0
+    if state is None:
+        obs, _ = env.reset()
+    else:
+        global_step, num_updates = state["global_step"], state["num_updates"]
+        obs = restore_env(env, state["env"])
+        agent.load_state_dict(state["agent"])
+        for name, optimizer in optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+        buffer.load_state_dict(state["buffer"], run.folder)
+        set_rng_state(state["rng"], rng)
+
+    def save():
+        run.save(
+            global_step=global_step,
+            num_updates=num_updates,
+            agent=agent.state_dict(),
+            optimizers={name: optimizer.state_dict() for name, optimizer in optimizers.items()},
+            buffer=buffer.state_dict(run.folder),
+            env=env_state(env),
+            rng=get_rng_state(rng),
+        )
+
+    def evaluate_and_log():
+        seed = (args.seed + 1) << 32 | global_step  # new start states at each evaluation
+        film = run.film(global_step)
+        result = evaluate(agent, eval_env, args.eval_episodes, seed, film)
+        run.log(global_step, num_updates, *result)
+
+    if state is None:
+        evaluate_and_log()
+    while global_step < args.total_steps and not run.stopped_by:
+        # Act
+        if global_step < args.learning_starts:
+            action = rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+        else:
+            action = agent.act(obs)
+
+        # Step and store. `next_obs` is the true next observation also where an episode ends.
+        next_obs, reward, terminated, truncated, info = env.step(action)
+        buffer.add(obs, action, reward, next_obs, terminated, truncated)
+        ended = np.logical_or(terminated, truncated)
+        run.add_returns(info, ended)
+        obs = next_obs
+        if ended.any():
+            obs, _ = env.reset(options={"reset_mask": ended} if args.num_envs > 1 else None)
+        global_step += args.num_envs
+
+        # Learn
+        periods = (global_step - args.learning_starts) // args.update_every
+        while num_updates < int(periods * args.update_every * args.updates_per_step):
+            if args.lr_schedule == "linear":
+                scale_lr(optimizers, 1 - global_step / args.total_steps)
+            batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
+            run.add_losses(global_step, **update(agent, optimizers, batch, args))
+            num_updates += 1
+
+        # Show and save
+        run.bar.update(args.num_envs)
+        if global_step % args.eval_every < args.num_envs:
+            evaluate_and_log()
+        if global_step % args.save_every < args.num_envs:
+            save()
+
+    save()
+    if run.last_logged != global_step and not run.stopped_by:
+        evaluate_and_log()
+    env.close(), eval_env.close()
+    return run.finish()
+
+
+if __name__ == "__main__":
+    run_cli(main, ARGS)
