@@ -171,6 +171,8 @@ def test_the_help_of_a_script_answers_within_a_second_or_so_without_torch():
 
 # ---- Worked examples ----
 
+SMALL = ["--num-threads", "1", "--hidden-dims", "8", "--rnn-hidden", "8", "--eval-episodes", "1"]
+
 
 def run(folder, *command):
     done = subprocess.run(
@@ -204,7 +206,7 @@ def test_following_the_page_on_new_algorithms_gives_one_that_runs_and_passes_its
     (workplace / "by_hand.py").write_text(test + call)
     run(workplace, "by_hand.py")
     (quick,) = [words for words in command_lines(page) if "--learning-starts" in words]
-    output = run(workplace, *quick[: quick.index("--log-dir")], "--huber-delta", "1")
+    output = run(workplace, *quick[: quick.index("--log-dir")], "--huber-delta", "1", *SMALL)
     assert "rsac_huber.py --evaluate runs/" in output
 
 
@@ -217,7 +219,7 @@ def test_following_the_page_on_new_environments_gives_one_that_trains(workplace)
     run(workplace, "check.py")
     first = next(w for w in command_lines(page) if "recall:Recall-v0" in w)
     short = ["--total-steps", "60", "--learning-starts", "30", "--eval-every", "30"]
-    assert "final return" in run(workplace, *first[: first.index("--total-steps")], *short)
+    assert "final return" in run(workplace, *first[: first.index("--total-steps")], *short, *SMALL)
     make = 'print(gym.make("HopperP-v0").reset(seed=0)[0].shape)\n'
     (workplace / "positions.py").write_text(positions + make)
     assert run(workplace, "positions.py").strip() == "(5,)"

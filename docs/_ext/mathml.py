@@ -8,6 +8,7 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 UNBRACED = re.compile(r"\\frac\s*[^{\s]")
+ACCENT = re.compile(r"\\(?:bar|dot|hat|tilde)\s*\{?\s*\\?\w+\s*\}*[_^]")
 
 
 def convert(node, as_block):
@@ -15,6 +16,8 @@ def convert(node, as_block):
     latex = node.astext()
     if UNBRACED.search(latex):
         logger.warning("write \\frac{a}{b}: docutils misreads \\frac12", location=node)
+    if ACCENT.search(latex):
+        logger.warning("docutils misreads an index on an accent, as in \\bar Q_i", location=node)
     try:
         return latex2mathml.tex2mathml(latex, as_block=as_block)
     except MathError as error:
