@@ -149,8 +149,8 @@ def main(args):
             rate = f"{statistics.fmean(successes):.2f}" if successes else ""
             rows.append([env_id, name, f"{mean:.5g}", f"{std:.5g}", rate, args.episodes])
             print(f"{env_id:<30}{name:<12}{mean:>10.1f}{std:>9.1f}{rate:>9}", flush=True)
-    with open(path, "w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+        with open(path, "w", newline="") as file:  # what is there already stays if this stops
+            csv.writer(file, lineterminator="\n").writerows([names, *rows])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,108 @@
+"""Recurrent PPO of sb3-contrib, as a peer in our figures: what users of memory run today.
+
+    python benchmark/recurrent_ppo.py --env-id pendulum-p-v0
+
+Writes the same progress.csv as our scripts, from the same environments and evaluations, so that the
+sweep and the plot take it as one more script. Its hyperparameters are its own defaults. It saves no
+checkpoint; one that was cut off starts anew.
+"""
+
+import json
+import statistics
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a file
+
+from common.cli import Parser, integer, run_cli
+
+STARTED = time.perf_counter()
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("--env-id", default="pendulum-p-v0", help="environment")
+    add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    add("--total-steps", type=integer(1), default=50_000, help="length of the run [env steps]")
+    add("--num-threads", type=integer(1), default=1, help="of PyTorch on the cpu")
+    add("--eval-every", type=integer(1), default=500, help="period [env steps]")
+    add("--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time")
+    add("--log-dir", default="runs", help="where run folders go")
+    add("--run-name", help="of the folder, not <env>__<script>__<seed>__<time>")
+    return parser.parse_args(argv)
+
+
+def main(args):
+    import torch
+    from sb3_contrib import RecurrentPPO
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    from common.envs import make_env
+
+    torch.set_num_threads(args.num_threads)
+    name = (
+        args.run_name
+        or f"{args.env_id}__recurrent_ppo__{args.seed}__{datetime.now():%Y%m%d-%H%M%S}"
+    )
+    folder = Path(args.log_dir) / name
+    folder.mkdir(parents=True)
+    (folder / "args.json").write_text(json.dumps(vars(args), indent=2) + "\n")
+    env, eval_env = make_env(args.env_id, args.seed), make_env(args.env_id)
+
+    def evaluate(model, global_step):
+        """Mean, std and mean length of deterministic episodes, with the seeds our scripts use."""
+        returns, lengths = [], []
+        obs, _ = eval_env.reset(seed=(args.seed + 1) << 32 | global_step)
+        state, ended = None, True
+        while len(returns) < args.eval_episodes:
+            start = [ended]
+            action, state = model.predict(obs[None], state, episode_start=start, deterministic=True)
+            obs, _, terminated, truncated, info = eval_env.step(action[0])
+            ended = terminated or truncated
+            if ended:
+                returns.append(float(info["episode"]["r"]))
+                lengths.append(int(info["episode"]["l"]))
+                obs, _ = eval_env.reset()
+        return statistics.fmean(returns), statistics.pstdev(returns), statistics.fmean(lengths)
+
+    class Log(BaseCallback):
+        def _on_training_start(self):
+            self.write()
+
+        def _on_step(self):
+            if self.num_timesteps % args.eval_every == 0 and self.num_timesteps <= args.total_steps:
+                self.write()
+            # Its rollouts have a fixed length; it would go on to the end of the last.
+            return self.num_timesteps < args.total_steps
+
+        def write(self):
+            mean, std, length = evaluate(self.model, self.num_timesteps)
+            wall = time.perf_counter() - STARTED
+            rate = self.num_timesteps / wall
+            row = [
+                self.num_timesteps,
+                self.model._n_updates,
+                f"{wall:.3f}",
+                "nan",
+                mean,
+                std,
+                length,
+            ]
+            with open(folder / "progress.csv", "a") as file:
+                if self.num_timesteps == 0:
+                    file.write("global_step,num_updates,wall_seconds,train_return_mean,")
+                    file.write(
+                        "eval_return_mean,eval_return_std,eval_length_mean,steps_per_second\n"
+                    )
+                file.write(",".join(map(str, [*row, f"{rate:.2f}"])) + "\n")
+
+    model = RecurrentPPO("MlpLstmPolicy", env, seed=args.seed, device="cpu")
+    model.learn(args.total_steps, callback=Log())
+    env.close(), eval_env.close()
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args())
