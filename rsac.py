@@ -96,7 +96,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
-from common.envs import check_flat, env_state, make_env, restore_env
+from common.envs import check_flat, check_sequences, env_state, make_env, restore_env
 from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
 
 # ---- 2. Replay buffer ----
@@ -522,6 +522,7 @@ def main(args):
     env = make_env(args.env_id, args.seed, num_envs=args.num_envs)
     eval_env = make_env(args.env_id, render_mode="rgb_array" if args.video else None)
     obs_dim, action_dim = check_flat(eval_env)
+    check_sequences(eval_env, args)
     if args.target_entropy is None:
         args.target_entropy = -float(action_dim)  # arXiv:1812.05905v2, Appendix D
 

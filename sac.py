@@ -52,7 +52,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("entropy").add_argument
     add("--autotune", action=BooleanOptionalAction, default=True, help="learn alpha")
     add("--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned")
-    add("--target-entropy", type=float, help="[nats]; minus the action dimension if not given")
+    add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not given")
 
     add = parser.add_argument_group("evaluation and logging").add_argument
     add("--eval-every", type=integer(1), default=1000, help="period [env steps]")
@@ -375,11 +375,11 @@ def main(args):
         obs, _ = env.reset()
     else:
         global_step, num_updates = state["global_step"], state["num_updates"]
+        obs = restore_env(env, state["env"])
         agent.load_state_dict(state["agent"])
         for name, optimizer in optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
         buffer.load_state_dict(state["buffer"], run.folder)
-        obs = restore_env(env, state["env"])
         set_rng_state(state["rng"], rng)
 
     def save():

@@ -5,11 +5,12 @@ SHA-256 appended. Replay memory can be gigabytes, so `save_rows` writes every ro
 files beside the checkpoint, and the checkpoint lists the segments that belong to it.
 """
 
+import contextlib
 import hashlib
 import io
 import os
-import pickle
 import random
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def write_file(path, *chunks):
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise RunError(
             f"cannot write {path}: {error.strerror}; what was there before is kept"
         ) from error
@@ -70,7 +72,12 @@ def load_checkpoint(path, script):
     path = Path(path)
     if path.is_dir():
         # Killed between the two moves of save_checkpoint, a folder has only the previous one.
-        path = path / (NAME if (path / NAME).exists() else PREVIOUS)
+        found = [path / name for name in (NAME, PREVIOUS) if (path / name).exists()]
+        if not found:
+            raise UserError(
+                f"{path} holds no checkpoint; a run writes one every --save-every steps"
+            )
+        path = found[0]
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -85,7 +92,7 @@ def load_checkpoint(path, script):
         raise UserError(f"{path} is damaged: its checksum does not match{hint}")
     try:
         state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, KeyError) as error:
+    except Exception as error:  # whatever a crafted file makes the reader stumble over
         raise UserError(f"{path} is refused: it holds something other than plain data") from error
     if not isinstance(state, dict) or "script" not in state:
         raise UserError(f"{path} is not a checkpoint of this project")
@@ -118,26 +125,30 @@ class RowFiles:
         """Writes what is new, up to the open row, and returns the segments in force.
 
         arrays: name -> array (rings, capacity, ...).  next_row: (rings,) number of the open row.
-        A segment is [ring, file name, first, end, CRC-32].
+        A segment is [ring, file name, first, end, CRC-32]; it holds about 64 MiB at most.
         """
-        folder = Path(folder) / "replay"
-        segments = []
+        folder, segments = Path(folder) / "replay", []
+        capacity = next(iter(arrays.values())).shape[1]
+        at_most = 1 + 2**26 // sum(array[0, 0].nbytes for array in arrays.values())
         for ring, total in enumerate(np.asarray(next_row).tolist()):
-            capacity = len(next(iter(arrays.values()))[ring])
             oldest = max(0, total + 1 - capacity)
             first, end = max(self.saved.get(ring, 0), oldest), total + 1
-            rows = np.arange(first, end) % capacity
-            buffer = io.BytesIO()
-            np.savez(buffer, **{key: array[ring, rows] for key, array in arrays.items()})
-            name = f"{ring:02d}-{first:012d}-{end:012d}.npz"
-            write_file(folder / name, buffer.getbuffer())
             before = [s for s in self.history[-1] if s[0] == ring and s[3] > oldest]
-            segments += [*before, [ring, name, first, end, zlib.crc32(buffer.getbuffer())]]
+            if not all((folder / segment[1]).exists() for segment in before):
+                first, before = oldest, []  # somebody deleted files: write all rows again
+            segments += before
+            for start in range(first, end, at_most):
+                stop = min(start + at_most, end)
+                rows, buffer = np.arange(start, stop) % capacity, io.BytesIO()
+                np.savez(buffer, **{key: array[ring, rows] for key, array in arrays.items()})
+                name, data = f"{ring:02d}-{start:012d}-{stop:012d}.npz", buffer.getbuffer()
+                write_file(folder / name, data)
+                segments.append([ring, name, start, stop, zlib.crc32(data)])
             # The open row comes again in the next segment, when its action is known.
             self.saved[ring] = total
         self.history = [*self.history[-2:], segments]
         keep = {segment[1] for kept in self.history for segment in kept}
-        for path in folder.glob("*.npz"):
+        for path in [*folder.glob("*.npz"), *folder.glob(".*.tmp")]:
             if path.name not in keep:
                 path.unlink(missing_ok=True)
         return segments
@@ -152,9 +163,12 @@ class RowFiles:
                 raise UserError(f"cannot read replay memory {path}: {error.strerror}") from error
             if zlib.crc32(data) != checksum:
                 raise UserError(f"{path} is damaged: its checksum does not match")
-            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-                for key, array in arrays.items():
-                    array[ring, np.arange(first, end) % array.shape[1]] = stored[key]
+            try:
+                with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+                    for key, array in arrays.items():
+                        array[ring, np.arange(first, end) % array.shape[1]] = stored[key]
+            except (ValueError, LookupError, zipfile.BadZipFile) as error:
+                raise UserError(f"{path} does not fit this run: {error}") from error
             self.saved[ring] = end - 1
         self.history = [list(segments)]
 

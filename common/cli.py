@@ -1,9 +1,15 @@
 """Command lines: one-line errors, checked numbers, and nothing heavy imported."""
 
 import argparse
+import math
+import os
+import signal
 import sys
 
 from common.errors import RunError, UserError
+
+# Called before `run_cli` reports an error: closes what is open, returns words to add to the line.
+closing = []
 
 
 class Parser(argparse.ArgumentParser):
@@ -15,10 +21,14 @@ class Parser(argparse.ArgumentParser):
         super().__init__(description=text, formatter_class=formatter, allow_abbrev=False)
 
     def error(self, message):
-        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+        """Ends the process with one line on stderr and exit code 2."""
+        line = " ".join(message.split())
+        self.exit(2, f"{self.prog}: error: {line} (see {self.prog} --help)\n")
 
     def parse(self, argv=None):
         """parse_args, plus `typed`: the names of the arguments that were really given."""
+        if argv is None:  # Ctrl-C while the imports run, which take seconds
+            signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         args = self.parse_args(argv)
         defaults = {action: action.default for action in self._actions}
         for action in self._actions:
@@ -26,7 +36,19 @@ class Parser(argparse.ArgumentParser):
         args.typed = sorted(vars(self.parse_args(argv)))
         for action, default in defaults.items():
             action.default = default
+        if "resume" in args and "evaluate" in args:
+            self._check_script(args)
         return args
+
+    def _check_script(self, args):
+        """Refuses what cannot go together, among the arguments that all scripts share."""
+        if args.evaluate is not None and args.resume is not None:
+            self.error("--evaluate and --resume cannot go together")
+        for name in {"episodes", "json"}.intersection(args.typed):
+            if args.evaluate is None:
+                self.error(f"--{name} needs --evaluate")
+        if args.buffer_size < 2 * args.num_envs:
+            self.error(f"--buffer-size {args.buffer_size} is too small for {args.num_envs} envs")
 
 
 def integer(low, high=None):
@@ -34,7 +56,7 @@ def integer(low, high=None):
     return _number("a whole number", low, high, _whole)
 
 
-def number(low, high=None):
+def number(low=-math.inf, high=None):
     """An argparse type: a finite number in [low, high]."""
     return _number("a number", low, high, float)
 
@@ -47,16 +69,17 @@ def _whole(text):
 
 
 def _number(kind, low, high, convert):
-    limits = f"at least {low}" if high is None else f"from {low} to {high}"
+    limits = "" if low == -math.inf else f" at least {low}"
+    limits = limits if high is None else f" from {low} to {high}"
 
     def parse(text):
         try:
             value = convert(text)
-            valid = value >= low and value < float("inf") and (high is None or value <= high)
+            valid = math.isfinite(value) and value >= low and (high is None or value <= high)
         except (ValueError, OverflowError):
             valid = False
         if not valid:
-            raise argparse.ArgumentTypeError(f"must be {kind} {limits}, not '{text}'")
+            raise argparse.ArgumentTypeError(f"must be {kind}{limits}, not '{text}'")
         return value
 
     return parse
@@ -67,13 +90,14 @@ def run_cli(main, *args):
 
     Ctrl-C outside the training loop, or typed twice, ends with 130 and no traceback.
     """
-    program = sys.argv[0].rsplit("/", 1)[-1]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        code = main(*args)
+        sys.exit(main(*args))
     except (UserError, RunError) as error:
-        print(f"{program}: error: {' '.join(str(error).split())}", file=sys.stderr)
-        code = 2 if isinstance(error, UserError) else 1
+        words, code = str(error), 2 if isinstance(error, UserError) else 1
     except KeyboardInterrupt:
-        print(f"{program}: interrupted", file=sys.stderr)
-        code = 130
+        words, code = "interrupted", 130
+    words = "; ".join([words, *(close() for close in closing)])
+    program = sys.argv[0].rsplit("/", 1)[-1]
+    print(f"{program}: error: {' '.join(words.split())}", file=sys.stderr)
     sys.exit(code)

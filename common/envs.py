@@ -2,13 +2,17 @@
 
 import difflib
 import importlib
-from functools import partial
+import sys
+import zlib
+from functools import cache, partial
 
 import gymnasium as gym
 import numpy as np
 
 import envs
 from common.errors import RunError, UserError
+
+LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
 
 
 def register_envs():
@@ -53,16 +57,24 @@ def make_env(env_id, seed=0, render_mode=None, num_envs=1):
     except ImportError as error:
         hint = f"pip install {error.name}" if error.name else "see the README's install section"
         raise UserError(f"{env_id} cannot be imported ({error}); try: {hint}") from error
-    except (gym.error.UnregisteredEnv, gym.error.Error) as error:
+    except gym.error.Error as error:
         register_envs()
         near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "`python -m envs` lists ours"
         raise UserError(f"unknown environment '{env_id}'; {hint}") from error
+    except (UserError, RunError):
+        raise
+    except Exception as error:  # of the environment's own code
+        raise UserError(f"{env_id} cannot be made: {type(error).__name__}: {error}") from error
     try:
         _check_spaces(env_id, env)
     except UserError:
         env.close()
         raise
+    if not _has_time_limit(env):
+        # An episode that never ends would never be evaluated either.
+        _say(f"{env_id} has no time limit: its episodes are cut after {LONGEST_EPISODE} steps")
+        env = gym.wrappers.TimeLimit(env, LONGEST_EPISODE)
     env = gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
     env = gym.wrappers.RecordEpisodeStatistics(env)
     return SeededEpisodes(env, seed)
@@ -77,6 +89,24 @@ def check_flat(env):
             "other shapes need gymnasium.wrappers.FlattenObservation"
         )
     return shape[0], env.action_space.shape[0]
+
+
+def check_sequences(env, args):
+    """UserError if windows or replay memory of a recurrent script do not fit the episodes."""
+    name, limit, length = env.spec.id, env.spec.max_episode_steps, args.sequence_length
+    if length > limit:
+        raise UserError(f"--sequence-length {length} is longer than {name}, at most {limit} steps")
+    if length == 0 and limit >= LONGEST_EPISODE:
+        raise UserError(f"{name} has no time limit; choose a --sequence-length, not whole episodes")
+    if length == 0 and args.burn_in and "burn_in" in args.typed:
+        raise UserError(
+            "--burn-in leads up to a window; give a --sequence-length too, or no burn-in"
+        )
+    if args.buffer_size < (limit + 2) * args.num_envs:
+        raise UserError(
+            f"--buffer-size {args.buffer_size} cannot hold an episode of {name}; "
+            f"choose at least {(limit + 2) * args.num_envs}"
+        )
 
 
 def env_state(env):
@@ -94,6 +124,19 @@ def restore_env(env, states):
     return env.restore(states[0])
 
 
+def _has_time_limit(env):
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            return True
+        env = env.env
+    return False
+
+
+@cache  # once for all environments of a run
+def _say(text):
+    print(text, file=sys.stderr)
+
+
 def _check_spaces(env_id, env):
     action, obs = env.action_space, env.observation_space
     if not isinstance(action, gym.spaces.Box):
@@ -102,6 +145,8 @@ def _check_spaces(env_id, env):
         )
     if len(action.shape) != 1 or not np.isfinite([action.low, action.high]).all():
         raise UserError(f"{env_id} needs a flat action Box with finite bounds, not {action}")
+    if not np.issubdtype(action.dtype, np.floating):
+        raise UserError(f"{env_id} needs actions that are real numbers, not {action.dtype}")
     if not isinstance(obs, gym.spaces.Box):
         raise UserError(
             f"{env_id} has observations of type {type(obs).__name__}; make them a Box with "
@@ -121,11 +166,15 @@ class SeededEpisodes(gym.Wrapper):
         super().__init__(env)
         self.seed, self.episode = seed, -1  # the episode under way, -1 before the first reset
         self.tape, self.steps = bytearray(), 0  # its actions so far, as float32
-        self._shape = env.observation_space.shape
-        self._dtype = np.uint8 if env.observation_space.dtype == np.uint8 else np.float32
+        self.checksum = 0  # of the last observation
+        space = env.observation_space
+        if space.dtype != np.uint8:
+            low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+            self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
 
     def reset(self, *, seed=None, options=None):
-        if seed is not None:  # starts another sequence of episodes
+        """The next episode, or with a seed the first one of another sequence."""
+        if seed is not None:
             self.seed, self.episode = seed, -1
         self.episode += 1
         self.tape, self.steps = bytearray(), 0
@@ -134,6 +183,7 @@ class SeededEpisodes(gym.Wrapper):
         return self._checked(obs), info
 
     def step(self, action):
+        """One step; RunError names episode and step where something is wrong."""
         action = np.asarray(action, np.float32)
         if not np.isfinite(action).all():
             raise RunError(
@@ -142,22 +192,45 @@ class SeededEpisodes(gym.Wrapper):
         self.tape += action.tobytes()
         self.steps += 1
         obs, reward, terminated, truncated, info = self._guard(self.env.step, action)
+        reward = self._guard(float, reward)
         if not np.isfinite(reward):
             raise RunError(f"{self._where()}: the reward is {reward}")
-        return self._checked(obs), float(reward), bool(terminated), bool(truncated), info
+        return self._checked(obs), reward, bool(terminated), bool(truncated), info
 
     def state_dict(self):
         """Position in the sequence of episodes, in types that torch.save keeps without pickle."""
-        tape = np.frombuffer(self.tape, np.float32).tolist()
-        return {"seed": self.seed, "episode": self.episode, "tape": tape}
+        return {
+            "seed": self.seed,
+            "episode": self.episode,
+            "tape": np.frombuffer(self.tape, np.float32).tolist(),
+            "checksum": self.checksum,
+            "shapes": self._shapes(),
+        }
 
     def restore(self, state):
         """Plays the saved episode again up to where it was; returns the observation there."""
+        self.check_shapes(state)
         self.seed, self.episode = state["seed"], state["episode"] - 1
         obs, _ = self.reset()
         for action in np.array(state["tape"], np.float32).reshape(-1, *self.action_space.shape):
             obs, *_ = self.step(action)
+        if self.checksum != state["checksum"]:
+            _say(
+                f"{self._where()}: not repeated to the last bit (another machine or version?); "
+                "the run goes on, but is not the same as without the break"
+            )
         return obs
+
+    def check_shapes(self, state):
+        """UserError if the environment is not the one that a checkpoint was made with."""
+        if state["shapes"] != self._shapes():
+            raise UserError(
+                f"{self._name()} has changed since the checkpoint: the shapes of observation and "
+                f"action were {state['shapes']}, now they are {self._shapes()}"
+            )
+
+    def _shapes(self):
+        return [list(self.observation_space.shape), list(self.action_space.shape)]
 
     def _guard(self, call, *args, **kwargs):
         try:
@@ -168,17 +241,17 @@ class SeededEpisodes(gym.Wrapper):
             raise RunError(f"{self._where()} raised {type(error).__name__}: {error}") from error
 
     def _checked(self, obs):
-        obs = np.asarray(obs, self._dtype)
-        if obs.shape != self._shape:
-            raise RunError(
-                f"{self._where()}: observation of shape {obs.shape} instead of {self._shape}"
-            )
-        if self._dtype is np.float32 and not np.isfinite(obs).all():
-            raise RunError(
-                f"{self._where()}: the observation has values that are not finite: {obs}"
-            )
+        obs = self._guard(np.array, obs, self.observation_space.dtype)  # a copy: some reuse theirs
+        if obs.shape != self.observation_space.shape:
+            shape = self.observation_space.shape
+            raise RunError(f"{self._where()}: observation of shape {obs.shape} instead of {shape}")
+        if not np.isfinite(obs).all():
+            raise RunError(f"{self._where()}: the observation is not finite: {obs}")
+        self.checksum = zlib.crc32(obs.tobytes())
         return obs
 
+    def _name(self):
+        return self.spec.id if self.spec else type(self.unwrapped).__name__
+
     def _where(self):
-        name = self.spec.id if self.spec else type(self.unwrapped).__name__
-        return f"{name}, episode {self.episode}, step {self.steps}"
+        return f"{self._name()}, episode {self.episode}, step {self.steps}"

@@ -1,23 +1,32 @@
 """What a run shows and leaves: folder, progress.csv, TensorBoard, progress bar, signals."""
 
+import contextlib
 import csv
+import errno
+import io
 import json
 import os
+import platform
 import random
+import shlex
+import shutil
 import signal
 import statistics
 import sys
+import threading
 import time
 from argparse import Namespace
 from datetime import datetime
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from common.checkpoint import NAME, load_checkpoint, save_checkpoint
+from common import cli
+from common.checkpoint import NAME, PREVIOUS, load_checkpoint, save_checkpoint, write_file
 from common.envs import make_env
 from common.errors import RunError, UserError
 from common.video import Film
@@ -32,6 +41,17 @@ COLUMNS = [
     "eval_length_mean",
     "steps_per_second",
 ]
+
+
+STOP = (signal.SIGINT, signal.SIGTERM)
+PROJECT = "recurrent-off-policy-rl"
+VERSIONS = {
+    "python": platform.python_version(),
+    "torch": str(torch.__version__),
+    "numpy": np.__version__,
+    "gymnasium": gym.__version__,
+}
+SAY_LATER = []  # shown when the run begins, so that an error before it stands alone
 
 
 def process_seconds():
@@ -55,13 +75,7 @@ def load_resumed(args, script):
     """
     state = load_checkpoint(args.resume, script)
     saved = state["args"]
-    free = {"total_steps", "resume", "track", "log_dir", "device", "num_threads"}
-    for name in args.typed:
-        if name not in free and name in saved and getattr(args, name) != saved[name]:
-            option = "--" + name.replace("_", "-")
-            raise UserError(
-                f"{option} {getattr(args, name)} is not the run's {saved[name]}; leave it out"
-            )
+    refuse_conflicts(args, saved, {"total_steps", "resume", "track", "device", "num_threads"})
     if "total_steps" in args.typed and args.total_steps < saved["total_steps"]:
         raise UserError(
             f"--total-steps {args.total_steps} is less than the run's {saved['total_steps']}; "
@@ -70,14 +84,33 @@ def load_resumed(args, script):
     for name, value in saved.items():
         if name not in args.typed and name != "resume":
             setattr(args, name, value)
+    if isinstance(hidden := state.get("hidden"), tuple):
+        state["hidden"] = tuple(h.to(args.device) for h in hidden)
+    elif hidden is not None:
+        state["hidden"] = hidden.to(args.device)
+    changed = [
+        f"{k} {v} is now {VERSIONS[k]}" for k, v in state["versions"].items() if v != VERSIONS[k]
+    ]
+    if changed:
+        SAY_LATER.append(f"not the same to the last bit any more: {', '.join(changed)}")
     return state, args
+
+
+def refuse_conflicts(args, saved, free):
+    """UserError if an argument was typed, is none of `free`, and is not what was saved."""
+    for name in sorted(set(args.typed) - free):
+        if name in saved and getattr(args, name) != saved[name]:
+            option = "--" + name.replace("_", "-")
+            raise UserError(
+                f"{option} {getattr(args, name)} is not the run's {saved[name]}; leave it out"
+            )
 
 
 def set_up_torch(args):
     """Threads, device and seeds, and says which. Raises UserError if the device is not there."""
     try:
         device = torch.device(args.device)
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(
@@ -86,16 +119,17 @@ def set_up_torch(args):
     torch.set_num_threads(args.num_threads)
     torch.manual_seed(args.seed)
     random.seed(args.seed)
-    print(f"device {device}, {args.num_threads} threads, seed {args.seed}", file=sys.stderr)
+    SAY_LATER.append(f"device {device}, {args.num_threads} threads, seed {args.seed}")
 
 
 def check_memory(num_bytes, args):
     """Says how much memory the replay buffer takes; UserError if this machine has not that much."""
     try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):  # not known on this system
+        text = Path("/proc/meminfo").read_text()
+        free = 1024 * int(text.split("MemAvailable:")[1].split()[0])
+    except (OSError, IndexError, ValueError):  # not known on this system
         free = float("inf")
-    print(f"replay memory: {num_bytes / 2**20:.0f} MiB when full", file=sys.stderr)
+    SAY_LATER.append(f"replay memory: {num_bytes / 2**20:.0f} MiB when full")
     if num_bytes > free:
         raise UserError(
             f"--buffer-size {args.buffer_size} needs {num_bytes / 2**30:.1f} GiB of memory, "
@@ -106,14 +140,19 @@ def check_memory(num_bytes, args):
 def evaluate_checkpoint(args, script, make_agent, evaluate):
     """--evaluate: rebuilds environment and networks from a checkpoint and reports the returns.
 
-    make_agent(observation shape, action shape, args) and evaluate(agent, env, episodes, seed, film)
-    are those of the script.
+    make_agent(obs_dim, or the shape of pictures; action_dim; args) and evaluate(agent, env,
+    episodes, seed, film) are those of the script.
     """
     state = load_checkpoint(args.evaluate, script)
-    saved = Namespace(**state["args"] | {"device": args.device, "num_threads": args.num_threads})
+    free = {"evaluate", "episodes", "json", "video", "seed", "device", "num_threads"}
+    refuse_conflicts(args, state["args"], free)
+    chosen = {"device": args.device, "num_threads": args.num_threads}
+    saved = Namespace(**vars(args) | state["args"] | chosen)
     set_up_torch(args)
     env = make_env(saved.env_id, render_mode="rgb_array" if args.video else None)
-    agent = make_agent(env.observation_space.shape[0], env.action_space.shape[0], saved)
+    env.check_shapes(state["env"][0])
+    shape = env.observation_space.shape
+    agent = make_agent(shape[0] if len(shape) == 1 else shape, env.action_space.shape[0], saved)
     agent.load_state_dict(state["agent"])
     folder = Path(args.evaluate)
     folder = folder if folder.is_dir() else folder.parent
@@ -155,31 +194,38 @@ class Run:
         self.stopped_by, self.last_logged = None, None
         self._losses, self._num_losses, self._returns = {}, 0, []
         self.before = state["wall_seconds"] if state else 0.0  # of earlier processes
+        wandb = import_wandb() if args.track else None
+        step = state["global_step"] if state else 0
         if state is None:
             self.folder = self._new_folder()
-            self._write_json("args.json", {k: v for k, v in vars(args).items() if k != "typed"})
+            text = json.dumps({k: v for k, v in vars(args).items() if k != "typed"}, indent=2)
+            write_file(self.folder / "args.json", text.encode())
         else:
-            path = Path(args.resume)
-            self.folder = path if path.is_dir() else path.parent
-            self._cut_progress(state["global_step"])
+            self.folder = self._old_folder()
+            self.last_logged = self._cut_progress(step)
             # What had been collected since the last row of progress.csv.
             self._returns, self._losses, self._num_losses = state["pending"]
-        step = state["global_step"] if state else 0
         self._rate_mark = (step, time.perf_counter())
         try:
             self.writer = SummaryWriter(self.folder, purge_step=step + 1 if state else None)
         except OSError as error:
             raise RunError(f"cannot write in {self.folder}: {error.strerror}") from error
+        # TensorBoard's thread hands its error to the next call; it need not print it, too.
+        threading.excepthook = hide_os_errors
+        self._wandb = self._start(wandb, state) if wandb else None
+        while SAY_LATER:
+            self.note(SAY_LATER.pop(0))
         self.bar = tqdm(
             total=args.total_steps,
             initial=step,
             unit="step",
             dynamic_ncols=True,
-            mininterval=0.5,
+            mininterval=0.5 if sys.stderr.isatty() else 10,
             file=sys.stderr,
         )
-        self._wandb = self._start_wandb() if args.track else None
-        for number in (signal.SIGINT, signal.SIGTERM):
+        cli.closing[:] = [self._close_after_error]
+        self._handlers = {number: signal.getsignal(number) for number in STOP}
+        for number in STOP:
             signal.signal(number, self._on_signal)
 
     # ---- Learning ----
@@ -194,9 +240,7 @@ class Run:
         for name, loss in losses.items():
             loss = loss.detach()
             if loss.device.type == "cpu" and not loss.isfinite():
-                raise RunError(
-                    f"{name} is {loss.item()} at step {global_step}; {self._where_saved()}"
-                )
+                raise RunError(f"{name} is {loss.item()}, learning has diverged")
             self._losses[name] = self._losses[name] + loss if name in self._losses else loss.clone()
 
     def add_returns(self, info, ended):
@@ -224,15 +268,16 @@ class Run:
         losses = {name: (loss / self._num_losses).item() for name, loss in self._losses.items()}
         for name, loss in losses.items():
             if not np.isfinite(loss):
-                raise RunError(
-                    f"{name} became {loss} before step {global_step}; {self._where_saved()}"
-                )
+                raise RunError(f"{name} has become {loss}, learning has diverged")
         if successes:
             losses["eval_success_rate"] = statistics.fmean(successes)
         self._append_csv(row | {"eval_success_rate": losses.get("eval_success_rate", "")})
-        for name, value in (row | losses).items():
-            if name != "global_step":
-                self.writer.add_scalar(name, value, global_step)
+        try:
+            for name, value in (row | losses).items():
+                if name != "global_step":
+                    self.writer.add_scalar(name, value, global_step)
+        except OSError as error:
+            raise RunError(f"cannot write in {self.folder}: {error.strerror}") from error
         if self._wandb:
             self._wandb.log(row | losses, step=global_step)
         self.bar.set_postfix(
@@ -259,30 +304,28 @@ class Run:
 
     def save(self, **state):
         """Writes a checkpoint; what is in it stands in each script's `save`."""
-        versions = {"torch": str(torch.__version__), "numpy": np.__version__}
         pending = [self._returns, self._losses, self._num_losses]
         args = {name: value for name, value in vars(self.args).items() if name != "typed"}
-        extra = {"script": self.script, "args": args, "versions": versions, "pending": pending}
+        extra = {"script": self.script, "args": args, "versions": VERSIONS, "pending": pending}
         save_checkpoint(self.folder, state | extra | {"wall_seconds": self.wall_seconds()})
 
     def finish(self):
         """Closes all files, says where the results are, returns the exit code."""
-        self.bar.close()
-        self.writer.close()
-        if self._wandb:
-            self._wandb.finish()
+        self._close()
         rows = read_progress(self.folder / "progress.csv")
         if self.stopped_by:
             name = signal.Signals(self.stopped_by).name
-            print(f"stopped by {name}; go on with: python {self.script}.py --resume {self.folder}")
+            folder = shlex.quote(str(self.folder))
+            print(f"stopped by {name}; go on with: python {self.script}.py --resume {folder}")
         elif rows:
             mean, std = rows[-1]["eval_return_mean"], rows[-1]["eval_return_std"]
             step = int(rows[-1]["global_step"])
             print(
                 f"final return {mean:.1f} +- {std:.1f} at step {step}, {self.wall_seconds():.0f} s"
             )
-        print(f"curves:  tensorboard --logdir {self.args.log_dir}")
-        print(f"policy:  python {self.script}.py --evaluate {self.folder / NAME} --video")
+        path = shlex.quote(str(self.folder / NAME))
+        print(f"curves:  tensorboard --logdir {shlex.quote(str(self.folder.parent))}")
+        print(f"policy:  python {self.script}.py --evaluate {path} --video")
         return 128 + self.stopped_by if self.stopped_by else 0
 
     # ---- Details ----
@@ -308,53 +351,103 @@ class Run:
                 ) from error
         raise UserError(f"too many runs named {name}; choose another --run-name")
 
-    def _write_json(self, name, content):
-        (self.folder / name).write_text(json.dumps(content, indent=2) + "\n")
+    def _old_folder(self):
+        path = Path(self.args.resume)
+        if path.is_dir():
+            return path
+        if path.name == PREVIOUS:  # becomes the newest, what came after it is given up
+            os.replace(path, path.with_name(NAME))
+        return path.parent
 
     def _append_csv(self, row):
-        path = self.folder / "progress.csv"
+        path, text = self.folder / "progress.csv", io.StringIO()
+        writer = csv.DictWriter(text, [*COLUMNS, "eval_success_rate"])
         try:
-            with open(path, "a", newline="") as file:
-                writer = csv.DictWriter(file, [*COLUMNS, "eval_success_rate"])
-                if file.tell() == 0:
-                    writer.writeheader()
-                writer.writerow(row)
+            if not path.exists():
+                writer.writeheader()
+            writer.writerow(row)
+            with open(path, "ab", buffering=0) as file:
+                size = file.tell()
+                try:
+                    data = text.getvalue().encode()
+                    if file.write(data) < len(data):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                except OSError:
+                    file.truncate(size)  # no half row
+                    raise
         except OSError as error:
-            raise RunError(
-                f"cannot write {path}: {error.strerror}; {self._where_saved()}"
-            ) from error
+            raise RunError(f"cannot write {path}: {error.strerror}") from error
 
     def _cut_progress(self, global_step):
-        """Drops rows written after the checkpoint: they will be written again, equal."""
-        path = self.folder / "progress.csv"
-        if path.exists():
-            lines = path.read_text().splitlines(keepends=True)
-            keep = [line for line in lines[1:] if line[-1:] == "\n"]
-            keep = [line for line in keep if int(line.split(",")[0]) <= global_step]
-            # The extra evaluation at the end of a run is not one that a longer run makes.
-            every, n = self.args.eval_every, getattr(self.args, "num_envs", 1)
-            keep = [line for line in keep if int(line.split(",")[0]) % every < n]
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text("".join(lines[:1] + keep))
-            os.replace(temporary, path)
+        """Drops rows written after the checkpoint: they will be written again, equal.
 
-    def _where_saved(self):
+        Returns the step of the last row that stays.
+        """
+        path = self.folder / "progress.csv"
+        if not path.exists():
+            return None
+        lines = path.read_text().splitlines(keepends=True)
+        every, n = self.args.eval_every, getattr(self.args, "num_envs", 1)
+        keep, last = lines[:1], None
+        for line in lines[1:]:
+            try:
+                step = int(line.split(",")[0])
+            except ValueError:
+                raise UserError(f"{path} has a row that is not a run's: {line.strip()}") from None
+            # The extra evaluation at the end of a run is not one that a longer run makes.
+            ended = step == global_step >= self.args.total_steps
+            if line[-1] == "\n" and step <= global_step and (step % every < n or ended):
+                keep.append(line)
+                last = step
+        write_file(path, "".join(keep).encode())
+        return last
+
+    def _close(self):
+        cli.closing.clear()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self.bar.close()
+        with contextlib.suppress(OSError):  # of a disk that is full
+            self.writer.close()
+        if self._wandb:
+            self._wandb.finish()
+
+    def _close_after_error(self):
+        self._close()
         path = self.folder / NAME
-        return f"the last checkpoint is {path}" if path.exists() else "there is no checkpoint yet"
+        saved = f"the last checkpoint is {path}" if path.exists() else "there is no checkpoint yet"
+        return f"the run ends after step {self.bar.n}, {saved}"
 
     def _on_signal(self, number, frame):
         if self.stopped_by:  # asked twice: stop at once
             raise KeyboardInterrupt
         self.stopped_by = number
 
-    def _start_wandb(self):
+    def _start(self, wandb, state):
+        name = self.folder.name
+        config = {k: v for k, v in vars(self.args).items() if k != "typed"}
         try:
-            import wandb
-        except ImportError as error:
-            raise UserError("--track needs Weights & Biases: pip install wandb") from error
-        return wandb.init(
-            project="recurrent-off-policy-rl", name=self.folder.name, config=self.args
-        )
+            return wandb.init(project=PROJECT, name=name, id=name, resume="allow", config=config)
+        except Exception as error:  # no network, no login
+            self.writer.close()
+            if state is None:
+                shutil.rmtree(self.folder)
+            raise UserError(f"--track: Weights & Biases does not start: {error}") from error
+
+
+def import_wandb():
+    """The optional package behind --track, UserError without it."""
+    try:
+        import wandb
+    except ImportError as error:
+        raise UserError("--track needs Weights & Biases: pip install wandb") from error
+    return wandb
+
+
+def hide_os_errors(info):
+    """A threading.excepthook: a thread's OSError is not printed."""
+    if not issubclass(info.exc_type, OSError):
+        threading.__excepthook__(info)
 
 
 def read_progress(path):
