@@ -10,15 +10,12 @@ checkpoint; one that was cut off starts anew.
 import json
 import statistics
 import sys
-import time
 from datetime import datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a file
 
 from common.cli import Parser, integer, run_cli
-
-STARTED = time.perf_counter()
 
 
 def parse_args(argv=None):
@@ -41,6 +38,7 @@ def main(args):
     from stable_baselines3.common.callbacks import BaseCallback
 
     from common.envs import make_env
+    from common.run import process_seconds
 
     torch.set_num_threads(args.num_threads)
     name = (
@@ -80,7 +78,7 @@ def main(args):
 
         def write(self):
             mean, std, length = evaluate(self.model, self.num_timesteps)
-            wall = time.perf_counter() - STARTED
+            wall = process_seconds()
             rate = self.num_timesteps / wall
             row = [
                 self.num_timesteps,
