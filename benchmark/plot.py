@@ -293,7 +293,7 @@ def make_styles(labels, wanted):
         k = fixed[label] if label in fixed else len(SCRIPTS) + others.index(label)
         styles[label] = {
             "color": COLOURS[k % len(COLOURS)],
-            "linestyle": DASHES[k % len(DASHES)],
+            "linestyle": DASHES[(k + k // len(MARKERS)) % len(DASHES)],
             "marker": MARKERS[k % len(MARKERS)],
         }
     return styles
