@@ -235,12 +235,13 @@ class Memory(nn.Module):
             feat = torch.cat([feat, history[..., : self.obs_dim]], dim=-1)
         return feat, hidden
 
-    def window(self, history, burn_in):
+    def window(self, history, burn_in, hidden=None):
         """Features of the steps after the first `burn_in`, which only warm up the hidden state."""
-        hidden = None
+        if not torch.is_grad_enabled():  # one pass will do
+            return self(history, hidden)[0][:, burn_in:]
         if burn_in:
             with torch.no_grad():
-                _, hidden = self(history[:, :burn_in])
+                _, hidden = self(history[:, :burn_in], hidden)
         return self(history[:, burn_in:], hidden)[0]
 
 
@@ -457,7 +458,9 @@ def update(agent, optimizers, batch, args):
     # The critics only judge here: nothing is to be computed for their weights.
     # Their memories have just learned, so they remember anew: old features do not fit new heads.
     agent.critics.requires_grad_(False)
-    q1, q2 = agent.critics(agent.critics.remember(history[:, :-1], burn_in), new_action)
+    with torch.no_grad():
+        qf_feats = agent.critics.remember(history[:, :-1], burn_in)
+    q1, q2 = agent.critics(qf_feats, new_action)
     agent.critics.requires_grad_(True)
     pi_loss = masked_mean(actor_loss(log_prob, q1, q2, alpha), mask)
     step(optimizers["actor"], pi_loss)
