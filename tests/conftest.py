@@ -1,0 +1,5 @@
+"""Settings for all tests: one thread each, since two tests run side by side (see pyproject.toml)."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
