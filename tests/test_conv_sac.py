@@ -1,0 +1,533 @@
+"""SAC from pixels: replay of frames, random shifts, and who trains what."""
+
+import copy
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box
+from gymnasium.wrappers import FrameStackObservation, ReshapeObservation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from script_runs import checkpoint, differences, progress, run, tiny, train
+from torch import nn
+from toy_envs import register
+
+import conv_sac
+from common.envs import make_env
+from common.errors import UserError
+from conv_sac import Agent, ReplayBuffer, channels_first, check_pixels, random_shift, update
+
+STACK = 3
+
+
+class Noise(gym.Env):
+    """Random pictures in episodes of random length, 1 to 6 steps."""
+
+    def __init__(self, shape=(36, 40), render_mode=None):
+        self.observation_space = Box(0, 255, shape, np.uint8)
+        self.action_space = Box(-1, 1, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.picture(), {}
+
+    def step(self, action):
+        ended = self.np_random.random() < 0.3
+        return self.picture(), float(action[0]), bool(ended), False, {}
+
+    def picture(self):
+        return self.np_random.integers(1, 256, self.observation_space.shape, np.uint8)
+
+
+def stacked(padding, render_mode=None):
+    return FrameStackObservation(Noise(), STACK, padding_type=padding)
+
+
+def stacked_in_channels(render_mode=None):
+    env = FrameStackObservation(Noise((2, 36, 40)), STACK, padding_type="zero")
+    return ReshapeObservation(env, (2 * STACK, 36, 40))
+
+
+register("ZeroPadded-v0", stacked, 6, padding="zero")
+register("ResetPadded-v0", stacked, 6, padding="reset")
+register("TwoChannels-v0", stacked_in_channels, 6)
+for _name, _shape in {"First": (3, 36, 40), "Last": (36, 40, 3), "Grey": (36, 40)}.items():
+    register(f"Noise{_name}-v0", Noise, 6, shape=_shape)
+register("NoiseTiny-v0", Noise, 6, shape=(3, 9, 9))
+
+
+def make_args(*argv):
+    args = conv_sac.parse_args(["--hidden-dims", "16", "16", *argv])
+    args.target_entropy = -2.0
+    return args
+
+
+def make_agent(args, obs_shape=(3, 36, 40)):
+    torch.manual_seed(0)
+    agent = Agent(obs_shape, 2, args)
+    with torch.no_grad():  # as after some training: targets differ from what they follow
+        for weight in agent.critics_target.parameters():
+            weight += 0.05 * torch.randn_like(weight)
+    return agent
+
+
+def make_batch(size=7, seed=0):
+    rng = np.random.default_rng(seed)
+    obs, next_obs = rng.integers(0, 256, (2, size, 3, 36, 40), np.uint8)
+    action = rng.uniform(-1, 1, (size, 2)).astype(np.float32)
+    reward = rng.normal(size=(size, 1)).astype(np.float32)
+    terminated = (np.arange(size)[:, None] % 3 == 0).astype(np.float32)
+    return [torch.from_numpy(x) for x in (obs, action, reward, next_obs, terminated)]
+
+
+def with_sgd(agent, critics=0.01, actor=0.01):
+    sgd = torch.optim.SGD
+    return {
+        "critics": sgd(agent.critics.parameters(), critics),
+        "actor": sgd(agent.actor.parameters(), actor),
+        "alpha": sgd([agent.log_alpha], 0.01),
+    }
+
+
+# ---- One update ----
+
+
+def gradients_at_step(optimizer, module):
+    """A dict that fills with copies of the module's gradients when the optimizer steps."""
+    found, original = {}, optimizer.step
+
+    def step(*args, **kwargs):
+        found.update({name: p.grad.clone() for name, p in module.named_parameters()})
+        return original(*args, **kwargs)
+
+    optimizer.step = step
+    return found
+
+
+def stable_baselines3(agent, args, batch):
+    """Its own SAC.train() on one batch, from the same weights.
+
+    There the actor judges anew with the encoder after the critics' step, here with the features
+    from before it. So in this comparison no optimizer owns the encoder; its gradient is compared.
+    """
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.buffers import ReplayBufferSamples
+    from stable_baselines3.common.logger import configure
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+
+    class Extractor(BaseFeaturesExtractor):
+        def __init__(self, space):
+            super().__init__(space, 50)
+            self.convs = nn.Sequential(
+                *(nn.Conv2d(3, 32, 6, 4), nn.ReLU(), nn.Conv2d(32, 32, 3, 2), nn.ReLU()),
+                *(nn.Conv2d(32, 32, 3), nn.ReLU(), nn.Flatten()),
+            )
+            size = self.convs(torch.zeros(1, *space.shape)).shape[1]
+            self.head = nn.Sequential(nn.Linear(size, 50), nn.LayerNorm(50), nn.Tanh())
+
+        def forward(self, picture):
+            return self.head(self.convs(picture))
+
+    kwargs = {"net_arch": [16, 16], "features_extractor_class": Extractor}
+    kwargs |= {"optimizer_class": torch.optim.SGD, "share_features_extractor": False}
+    kwargs |= {"optimizer_kwargs": {}}
+    model = SAC(
+        *("CnnPolicy", gym.make("NoiseFirst-v0", disable_env_checker=True)),
+        **{"learning_rate": 0.01, "buffer_size": 10, "batch_size": len(batch[0])},
+        **{"ent_coef": f"auto_{args.alpha}", "policy_kwargs": kwargs, "device": "cpu"},
+    )
+    model.set_logger(configure(None, []))
+    for critic, ours in (
+        (model.critic, agent.critics),
+        (model.critic_target, agent.critics_target),
+    ):
+        critic.features_extractor.load_state_dict(ours.encoder.state_dict())
+        critic.qf0.load_state_dict(ours.qf1.net.state_dict())
+        critic.qf1.load_state_dict(ours.qf2.net.state_dict())
+    actor, ours = model.actor, agent.actor.net
+    actor.features_extractor.load_state_dict(agent.critics.encoder.state_dict())
+    actor.latent_pi.load_state_dict(ours[:-1].state_dict())
+    for layer, half in ((actor.mu, slice(0, 2)), (actor.log_std, slice(2, 4))):
+        layer.load_state_dict({"weight": ours[-1].weight[half], "bias": ours[-1].bias[half]})
+    actor.action_dist.epsilon = 0.0  # its own remedy for log(0)
+    heads = [*model.critic.qf0.parameters(), *model.critic.qf1.parameters()]
+    model.critic.optimizer = torch.optim.SGD(heads, 0.01)
+    layers = [actor.latent_pi, actor.mu, actor.log_std]
+    actor.optimizer = torch.optim.SGD([p for layer in layers for p in layer.parameters()], 0.01)
+    model.ent_coef_optimizer = torch.optim.SGD([model.log_ent_coef], 0.01)
+    obs, action, reward, next_obs, terminated = batch
+    sample = ReplayBufferSamples(obs, action, next_obs, terminated, reward)
+    model.replay_buffer.sample = lambda *args, **kwargs: sample
+    gradients = gradients_at_step(model.critic.optimizer, model.critic)
+    model.train(gradient_steps=1, batch_size=len(obs))
+    return model, gradients
+
+
+@pytest.fixture
+def fixed_noise(monkeypatch):
+    """The same noise for every implementation, in the place of random numbers."""
+
+    def noise(shape):
+        return torch.linspace(-1.5, 1.5, int(np.prod(shape))).reshape(shape)
+
+    monkeypatch.setattr(torch, "randn_like", lambda x: noise(x.shape))
+    monkeypatch.setattr(
+        torch.distributions.normal, "_standard_normal", lambda shape, dtype, device: noise(shape)
+    )
+
+
+def test_one_update_without_shifts_is_that_of_stable_baselines3(fixed_noise):
+    args, batch = make_args("--shift-pad", "0"), make_batch()
+    agent = make_agent(args)
+    model, their_gradients = stable_baselines3(agent, args, batch)
+
+    optimizers = with_sgd(agent)
+    heads = [*agent.critics.qf1.parameters(), *agent.critics.qf2.parameters()]
+    optimizers["critics"] = torch.optim.SGD(heads, 0.01)
+    gradients = gradients_at_step(optimizers["critics"], agent.critics)
+    losses = update(agent, optimizers, batch, args)
+
+    logged = model.logger.name_to_value
+    names = {"qf_loss": "critic_loss", "actor_loss": "actor_loss", "alpha_loss": "ent_coef_loss"}
+    for ours, theirs in names.items():
+        assert losses[ours].item() == pytest.approx(logged[f"train/{theirs}"], abs=1e-5), ours
+    for name, gradient in gradients.items():
+        name = name.replace("encoder", "features_extractor")
+        name = name.replace("qf1.net", "qf0").replace("qf2.net", "qf1")
+        torch.testing.assert_close(gradient, their_gradients.pop(name), atol=1e-5, rtol=1e-5)
+    assert their_gradients == {}  # the same parameters got gradients
+    pairs = [
+        (agent.critics.qf1, model.critic.qf0),
+        (agent.critics.qf2, model.critic.qf1),
+        (agent.critics_target.encoder, model.critic_target.features_extractor),
+        (agent.critics_target.qf1, model.critic_target.qf0),
+        (agent.critics_target.qf2, model.critic_target.qf1),
+        (agent.actor.net[:-1], model.actor.latent_pi),
+    ]
+    for ours, theirs in pairs:
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+    last = torch.cat([model.actor.mu.weight, model.actor.log_std.weight])
+    torch.testing.assert_close(agent.actor.net[-1].weight, last, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        agent.log_alpha, model.log_ent_coef.reshape(()), atol=1e-6, rtol=1e-5
+    )
+
+
+def test_the_actor_loss_leaves_the_encoder_alone():
+    args, batch = make_args("--shift-pad", "0"), make_batch()
+    agent = make_agent(args)
+    before = copy.deepcopy(agent.critics.state_dict()), copy.deepcopy(agent.actor.state_dict())
+    optimizers = with_sgd(agent, critics=0.0)
+    at_step = gradients_at_step(optimizers["critics"], agent.critics)
+    update(agent, optimizers, batch, args)
+    for name, weight in agent.critics.named_parameters():
+        assert torch.equal(weight, before[0][name])
+        assert torch.equal(weight.grad, at_step[name])  # nothing came after the critics' step
+    assert all(not torch.equal(w, before[1][name]) for name, w in agent.actor.named_parameters())
+
+
+def test_the_critics_loss_trains_every_layer_of_the_encoder():
+    args, batch = make_args(), make_batch()
+    agent = make_agent(args)
+    before = copy.deepcopy(agent.critics.encoder.state_dict())
+    update(agent, conv_sac.make_optimizers(agent, args), batch, args)
+    for name, weight in agent.critics.encoder.named_parameters():
+        assert not torch.equal(weight, before[name]), name
+
+
+def test_targets_come_from_the_target_encoder():
+    args = make_args("--shift-pad", "0", "--tau", "0", "--no-autotune")
+    obs, action, reward, next_obs, terminated = make_batch()
+    losses = []
+    for broken in (False, True):
+        agent = make_agent(args)
+        if broken:
+            nn.init.zeros_(agent.critics_target.encoder.head[0].weight)
+        batch = obs, action, reward, next_obs, 0 * terminated
+        losses.append(update(agent, with_sgd(agent), batch, args)["qf_loss"].item())
+    assert losses[0] != losses[1]
+
+
+# ---- Replay of frames ----
+
+
+def frame(number):
+    return np.array([[[number % 256, number // 256]]], np.uint8)  # (C, H, W) = (1, 1, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    capacity=st.integers(6, 25),
+    frame_stack=st.integers(1, 4),
+    repeat_first=st.booleans(),
+    ends=st.lists(
+        st.lists(st.sampled_from(["", "", "", "terminated", "truncated"]), min_size=3, max_size=3),
+        min_size=1,
+        max_size=70,
+    ),
+    num_envs=st.integers(1, 3),
+)
+def test_every_stack_is_rebuilt_as_it_was_seen(capacity, frame_stack, repeat_first, ends, num_envs):
+    shape = (frame_stack, 1, 2)
+    buffer = ReplayBuffer(capacity * num_envs, shape, 1, num_envs, frame_stack)
+    seen, number = {}, 0  # number of a step -> what it was, and the first row of its stack
+    stacks, rows = [None] * num_envs, [0] * num_envs  # rows used so far by each environment
+    for end in ends:
+        step = []
+        for env in range(num_envs):
+            number += 1
+            if stacks[env] is None:
+                first = frame(10 * number) if repeat_first else frame(0)
+                stacks[env] = np.concatenate([first] * (frame_stack - 1) + [frame(10 * number)])
+                rows[env] += frame_stack
+            next_stack = np.concatenate([stacks[env], frame(10 * number + 1)])[1:]
+            flags = end[env] == "terminated", end[env] == "truncated"
+            step.append((stacks[env], [number], -number, next_stack, *flags))
+            rows[env] += 1
+            first_row = rows[env] - 1 - frame_stack
+            seen[number] = (env, first_row, stacks[env], next_stack, end[env] == "terminated")
+            stacks[env] = None if any(flags) else next_stack
+        columns = [np.array(x) for x in zip(*step, strict=True)]
+        buffer.add(*(columns if num_envs > 1 else [x[0] for x in columns]))
+
+    # The next row of an environment is kept free, or holds the newest observation.
+    open_row = [total - (stack is not None) for total, stack in zip(rows, stacks, strict=True)]
+    held = {k for k, (env, row, *_) in seen.items() if row >= open_row[env] + 1 - capacity}
+    batch = buffer.sample(3000, np.random.default_rng(0))
+    assert batch[0].dtype == batch[3].dtype == torch.uint8
+    drawn = set()
+    for obs, action, reward, next_obs, terminated in zip(*batch, strict=True):
+        k = int(action)
+        _, _, stack, next_stack, ended = seen[k]
+        assert np.array_equal(obs, stack)
+        assert np.array_equal(next_obs, next_stack)
+        assert (reward.item(), terminated.item()) == (-k, float(ended))
+        drawn.add(k)
+    assert drawn == held
+
+
+@pytest.mark.parametrize("env_id", ["ZeroPadded-v0", "ResetPadded-v0", "TwoChannels-v0"])
+def test_replay_gives_back_what_the_environments_showed(env_id):
+    args, rng = make_args(), np.random.default_rng(0)
+    env, shape = make_env(env_id, 3, num_envs=2), make_env(env_id).observation_space.shape
+    obs_shape, action_dim = check_pixels(make_env(env_id), args)
+    assert args.frame_stack == STACK
+    buffer = ReplayBuffer(500, obs_shape, action_dim, 2, args.frame_stack)
+    seen = {}
+    obs, _ = env.reset()
+    for _ in range(100):
+        action = rng.uniform(-1, 1, (2, 2)).astype(np.float32)
+        next_obs, reward, terminated, truncated, _ = env.step(action)
+        obs, next_obs = channels_first(obs, shape), channels_first(next_obs, shape)
+        buffer.add(obs, action, reward, next_obs, terminated, truncated)
+        seen |= {a.tobytes(): pair for a, *pair in zip(action, obs, next_obs, strict=True)}
+        ended = np.logical_or(terminated, truncated)
+        obs = env.reset(options={"reset_mask": ended})[0] if ended.any() else next_obs
+    drawn = set()
+    for obs, action, _, next_obs, _ in zip(*buffer.sample(3000, rng), strict=True):
+        drawn.add(action.numpy().tobytes())
+        assert np.array_equal([obs, next_obs], seen[action.numpy().tobytes()])
+    assert drawn == set(seen)
+
+
+def test_steps_are_drawn_uniformly():
+    buffer, rng = ReplayBuffer(30, (1, 1, 2), 1), np.random.default_rng(0)
+    for k in range(50):  # the ring wraps, every fifth step ends an episode
+        buffer.add(frame(k), np.array([k]), 0, frame(k), False, k % 5 == 4)
+    drawn = buffer.sample(20_000, rng)[1].numpy().ravel()
+    _, counts = np.unique(drawn, return_counts=True)
+    assert len(counts) > 20
+    assert np.abs(counts * len(counts) / 20_000 - 1).max() < 0.15  # 4.3 standard deviations
+
+
+@pytest.mark.parametrize(("channels", "gigabytes"), [(1, 0.75), (3, 2.2)])
+def test_100_000_steps_fit_and_the_size_said_is_the_size_taken(channels, gigabytes, monkeypatch):
+    class Stop(Exception):
+        pass
+
+    said = []
+
+    def check_memory(num_bytes, args):
+        said.append(num_bytes)
+
+    def stop(*args):
+        raise Stop
+
+    register("Camera-v0", Noise, 6, shape=(channels, 84, 84))
+    monkeypatch.setattr(conv_sac, "check_memory", check_memory)
+    monkeypatch.setattr(conv_sac, "Run", stop)
+    with pytest.raises(Stop):
+        conv_sac.main(make_args("--env-id", "Camera-v0", "--num-threads", "1"))
+    gym.registry.pop("Camera-v0")
+    buffer = ReplayBuffer(100_000, (3 * channels, 84, 84), 2, 1, 3)
+    taken = buffer.frames.nbytes + buffer.rows.nbytes + buffer.t.nbytes
+    assert said == [taken]
+    assert taken <= gigabytes * 1e9
+
+
+def test_a_buffer_that_cannot_fit_is_refused(tmp_path):
+    argv = tiny("conv_sac", "--buffer-size", "1e10", env="NoiseFirst-v0")
+    ended = run("conv_sac", argv, tmp_path)
+    assert ended.code == 2
+    assert "--buffer-size 10000000000 needs" in ended.err
+    assert not (tmp_path / "runs").exists()
+
+
+# ---- Random shifts ----
+
+
+def crops(picture, pad):
+    """All shifted versions of (C, H, W): (1 + 2 pad) ** 2 of them, as bytes -> (dy, dx)."""
+    padded = np.pad(picture, ((0, 0), (pad, pad), (pad, pad)), "edge")
+    height, width = picture.shape[1:]
+    return {
+        padded[:, y : y + height, x : x + width].tobytes(): (y - pad, x - pad)
+        for y in range(1 + 2 * pad)
+        for x in range(1 + 2 * pad)
+    }
+
+
+@pytest.mark.parametrize("pad", [1, 4])
+def test_shifts_are_uniform_and_alike_for_all_frames_of_a_stack(pad):
+    torch.manual_seed(0)
+    n = 100 * (1 + 2 * pad) ** 2
+    picture = np.random.default_rng(0).integers(0, 256, (3, 12, 15), np.uint8)
+    known = crops(picture, pad)
+    assert len(known) == n // 100
+    obs = torch.from_numpy(picture).repeat(n, 1, 1, 1)
+    counts = dict.fromkeys(known.values(), 0)
+    for shifted in random_shift(obs, pad).numpy():
+        counts[known[shifted.astype(np.uint8).tobytes()]] += 1  # KeyError: no common shift
+    assert np.abs(np.array(list(counts.values())) - 100).max() < 45  # 4.5 standard deviations
+
+
+def test_no_shift_with_a_pad_of_zero():
+    obs = make_batch()[0]
+    assert torch.equal(random_shift(obs, 0), obs.float())
+
+
+def shifts_seen(args, obs):
+    """The shifts with which the encoder sees the current and the next pictures of an update."""
+    _, action, reward, _, terminated = make_batch(len(obs))
+    agent, inputs = make_agent(args), []
+    agent.critics.encoder.register_forward_pre_hook(lambda module, x: inputs.append(x[0]))
+    update(agent, with_sgd(agent), (obs, action, reward, obs, terminated), args)
+    return [
+        [
+            crops(picture, args.shift_pad)[shifted.numpy().astype(np.uint8).tobytes()]
+            for picture, shifted in zip(obs.numpy(), pictures, strict=True)
+        ]
+        for pictures in inputs
+    ]
+
+
+def test_current_and_next_pictures_are_shifted_separately():
+    current, following = shifts_seen(make_args("--shift-pad", "2"), make_batch(40)[0])
+    equal = np.mean([a == b for a, b in zip(current, following, strict=True)])
+    assert equal < 0.3  # one in 25 by chance
+    assert len(set(current)) > 10  # and every sample by itself
+
+
+def test_without_shifts_the_encoder_sees_the_pictures_themselves():
+    current, following = shifts_seen(make_args("--shift-pad", "0"), make_batch(5)[0])
+    assert current == following == [(0, 0)] * 5
+
+
+# ---- Pictures of all kinds ----
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((3, 84, 84), (3, 84, 84)),
+        ((84, 64, 3), (3, 84, 64)),
+        ((84, 64), (1, 84, 64)),
+        ((4, 84, 64), (4, 84, 64)),
+        ((4, 84, 64, 3), (12, 84, 64)),
+        ((4, 3, 84, 64), (12, 84, 64)),
+    ],
+)
+def test_pictures_are_brought_to_channels_height_width(shape, expected):
+    obs = np.arange(np.prod(shape)).reshape(shape)
+    assert channels_first(obs, shape).shape == expected
+    assert channels_first(np.stack([obs] * 5), shape).shape == (5, *expected)
+
+
+def test_newest_frame_stays_last_with_channels_last():
+    frames = np.random.default_rng(0).integers(0, 256, (4, 84, 64, 3), np.uint8)
+    assert np.array_equal(channels_first(frames, frames.shape)[-3:], frames[-1].transpose(2, 0, 1))
+
+
+def test_channels_first_or_last_get_the_same_action():
+    args, picture = make_args(), make_batch()[0][0].numpy()
+    first, last = make_agent(args), make_agent(args, (36, 40, 3))
+    expected = first.act(picture, deterministic=True)
+    assert expected.shape == (2,)
+    np.testing.assert_allclose(
+        last.act(picture.transpose(1, 2, 0), deterministic=True), expected, atol=1e-6
+    )
+
+
+def test_the_original_encoder_has_the_published_size():
+    agent = make_agent(make_args("--encoder", "original"), (3, 84, 84))
+    convs = [layer for layer in agent.critics.encoder.convs if isinstance(layer, nn.Conv2d)]
+    assert [layer.stride for layer in convs] == [(2, 2), (1, 1), (1, 1), (1, 1)]
+    assert {layer.kernel_size for layer in convs} == {(3, 3)}
+    assert agent.critics.encoder.head[0].weight.shape == (50, 39_200)
+
+
+@pytest.mark.parametrize("env_id", ["NoiseFirst-v0", "NoiseLast-v0", "NoiseGrey-v0"])
+def test_any_environment_with_pictures_trains(env_id, tmp_path):
+    folder = train("conv_sac", tiny("conv_sac", env=env_id, total=30), tmp_path)
+    assert int(progress(folder)[-1]["num_updates"]) > 0
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_a_run_of_stacks_that_is_cut_and_resumed_is_the_whole_run(num_envs, tmp_path):
+    argv = ["--num-envs", num_envs]
+    whole, cut = (
+        train("conv_sac", tiny("conv_sac", *argv, env="ZeroPadded-v0", total=total), tmp_path, name)
+        for name, total in (("whole", 88), ("cut", 44))
+    )
+    ended = run("conv_sac", ["--resume", cut, "--total-steps", 88], tmp_path)
+    assert ended.code == 0, ended.err
+    assert progress(whole) == progress(cut)
+    for name in ("agent", "optimizers", "rng"):
+        assert differences(checkpoint(whole)[name], checkpoint(cut)[name]) == []
+
+
+# ---- What is refused ----
+
+
+@pytest.mark.parametrize(
+    ("env_id", "more", "words"),
+    [
+        ("toy_envs:Toy-v0", [], "sac.py"),
+        ("NoiseFirst-v0", ["--frame-stack", 3], "no stacks of frames"),
+        ("NoiseFirst-v0", ["--frame-stack", 2], "3 channels"),
+        ("NoiseTiny-v0", [], "too small"),
+        ("ZeroPadded-v0", ["--buffer-size", 4], "--buffer-size"),
+    ],
+)
+def test_what_it_cannot_learn_from_is_refused_in_one_line(env_id, more, words, tmp_path):
+    ended = run("conv_sac", tiny("conv_sac", *more, env=env_id), tmp_path)
+    assert ended.code == 2
+    assert words in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_sac_points_from_pictures_to_conv_sac(tmp_path):
+    ended = run("sac", tiny("sac", env="NoiseFirst-v0"), tmp_path)
+    assert ended.code == 2
+    assert "conv_sac.py" in ended.err
+
+
+def test_what_stops_being_a_stack_later_is_noticed():
+    buffer = ReplayBuffer(20, (2, 1, 2), 1, 1, 2)
+    stack = np.concatenate([frame(1), frame(2)])
+    with pytest.raises(UserError, match="no stacks"):
+        buffer.add(stack, np.zeros(1), 0, np.concatenate([frame(3), frame(4)]), False, False)
