@@ -24,7 +24,7 @@ myst_url_schemes = {
     "http": None,
     "https": None,
     "mailto": None,
-    "script": {"url": "_code/{{path}}.html{% if fragment %}#{{fragment}}{% endif %}"},
+    "script": {"url": "_code/{{path}}.html#{{fragment}}"},
 }
 
 html_theme = "furo"
@@ -32,6 +32,8 @@ html_static_path = ["_static"]
 html_css_files = ["docs.css"]
 html_copy_source = False
 html_show_sphinx = False
+# Summaries are fetched page by page, which browsers forbid for files: search would need a server.
+html_show_search_summary = False
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 html_math_renderer = "mathml"

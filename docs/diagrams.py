@@ -122,7 +122,7 @@ def architecture(critics=1, noise=False, entropy=False, memory=None):
         None: (None, None, None),
         "separate": ("actor_rnn", "qf1_rnn", "actor_rnn" if entropy else "actor_rnn_target"),
         "shared": ("rnn", "rnn", "rnn_target"),
-        "encoder": ("encoder", "encoder", "encoder_target"),
+        "encoder": ("encoder", "encoder", "encoder"),
     }[memory]
     trains_front = (memory == "separate", True, False)
 
@@ -168,6 +168,9 @@ def architecture(critics=1, noise=False, entropy=False, memory=None):
     box(ax, columns[2], y, actor + ("\n+ clipped noise" if noise else ""), BLUE, dashed=True)
     arrow(ax, (before, y), (columns[2] - 0.65, y))
     target = names.replace("qf1", "qf1_target").replace("qf2", "qf2_target").replace(", ", ",\n")
+    if memory in ("separate", "encoder"):
+        own = "memory" if memory == "separate" else "encoder"
+        target = f"{'critics' if critics == 2 else 'qf1'}_target\n(own {own})"
     box(ax, columns[3], y, target, BLUE, dashed=True)
     arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
     value = "min" if critics == 2 else "value"

@@ -31,23 +31,25 @@ def site():
     return folder
 
 
-def open_page(browser, path, viewport=None):
-    """(page, what went wrong while it loaded: console errors, exceptions, failed requests)."""
+def open_page(browser, path=None, viewport=None):
+    """(page, list that fills with what goes wrong: console errors, exceptions, requests)."""
     page = browser.new_page(viewport=viewport or {"width": 1280, "height": 900})
     trouble = []
     page.on("console", lambda m: m.type == "error" and trouble.append(m.text))
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("requestfailed", lambda request: trouble.append(request.url))
     page.on("request", lambda r: r.url.startswith("http") and trouble.append(r.url))
-    page.goto(f"file://{path}", wait_until="load")
+    if path:
+        page.goto(f"file://{path}")
     return page, trouble
 
 
 def test_no_page_has_a_console_error_a_missing_file_or_a_network_request(browser, site):
+    page, trouble = open_page(browser)
     for path in sorted(site.rglob("*.html")):
-        page, trouble = open_page(browser, path)
+        page.goto(f"file://{path}")
         assert trouble == [], path.name
-        page.close()
+    page.close()
 
 
 def test_every_formula_is_laid_out_by_the_browser_and_none_is_left_as_latex(browser, site):
@@ -79,12 +81,13 @@ def test_the_search_finds_burn_in_without_a_server(browser, site):
 
 def test_no_page_scrolls_sideways_on_a_phone(browser, site):
     too_wide = {}
+    page, _ = open_page(browser, viewport=PHONE)
     for path in sorted(site.rglob("*.html")):
-        page, _ = open_page(browser, path, PHONE)
+        page.goto(f"file://{path}")
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > PHONE["width"]:
             too_wide[path.name] = width
-        page.close()
+    page.close()
     assert too_wide == {}
 
 
