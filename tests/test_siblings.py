@@ -1,0 +1,163 @@
+"""The scripts are read as diffs of each other: what is shared is the same to the letter."""
+
+import ast
+import difflib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NAMES = ["ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing", "conv_sac"]
+TEXTS = {
+    name: (ROOT / f"{name}.py").read_text() for name in NAMES if (ROOT / f"{name}.py").exists()
+}
+
+FEED_FORWARD = {"ddpg", "td3", "sac"}
+RECURRENT = {"rdpg", "rtd3", "rsac", "rsac_sharing"}
+# The algorithm itself: named the same because it has the same role, and different for that reason.
+ALGORITHM = {"parse_args", "Actor", "Agent", "actor_loss", "critics_loss", "update", "main"}
+ALGORITHM |= {"make_optimizers", "SCRIPT", "Critics"}
+# Memory or pictures change these; within a family they are the same.
+FAMILY = {"ReplayBuffer", "evaluate"}
+
+BANNERS = [
+    "1. Arguments",
+    "2. Replay buffer",
+    "3. Networks",
+    "4. Losses",
+    "5. Evaluation",
+    "6. The run",
+]
+# Code lines added plus removed, comments and docstrings aside: measured, and a little room.
+BUDGETS = {("ddpg", "td3"): 56, ("td3", "sac"): 90}
+
+
+def blocks(text):
+    """Top-level classes, functions and constants of a script: name -> source."""
+    found = {}
+    for node in ast.parse(text).body:
+        names = [getattr(node, "name", None)]
+        if isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets]
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+        for name in filter(None, names):
+            found[name] = "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+    return found
+
+
+def versions(name, scripts):
+    """The different sources of a block: source -> scripts that have it."""
+    found = {}
+    for script in sorted(scripts & TEXTS.keys()):
+        if name in (its := blocks(TEXTS[script])):
+            found.setdefault(its[name], []).append(script)
+    return found
+
+
+def names_of(scripts):
+    return {name for script in scripts & TEXTS.keys() for name in blocks(TEXTS[script])}
+
+
+def between(text, start, end):
+    """The lines from the one that holds `start` up to the one that holds `end`."""
+    lines = text.splitlines()
+    first = next(k for k, line in enumerate(lines) if start in line)
+    last = next(k for k, line in enumerate(lines) if end in line and k > first)
+    return "\n".join(lines[first:last])
+
+
+def code_lines(text):
+    """Lines without comments, docstrings and the choices of a formatter."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return ast.unparse(tree).splitlines()
+
+
+def diff_size(a, b):
+    a, b = code_lines(TEXTS[a]), code_lines(TEXTS[b])
+    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
+    return sum(i2 - i1 + j2 - j1 for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal")
+
+
+def test_the_scripts_are_there():
+    assert TEXTS.keys() >= FEED_FORWARD
+
+
+@pytest.mark.parametrize("name", sorted(names_of(set(NAMES)) - ALGORITHM - FAMILY))
+def test_blocks_of_one_name_are_the_same_to_the_letter(name):
+    found = versions(name, set(NAMES))
+    assert len(found) == 1, list(found.values())
+
+
+@pytest.mark.parametrize("name", sorted(FAMILY))
+@pytest.mark.parametrize("family", [FEED_FORWARD, RECURRENT], ids=["feed-forward", "recurrent"])
+def test_within_a_family_buffer_and_evaluation_are_the_same(family, name):
+    if family & TEXTS.keys():
+        found = versions(name, family)
+        assert len(found) == 1, list(found.values())
+
+
+def test_ddpg_and_td3_have_the_same_actor():
+    assert len(versions("Actor", {"ddpg", "td3"})) == 1
+
+
+def test_td3_and_sac_have_the_same_critics():
+    assert len(versions("Critics", {"td3", "sac"})) == 1
+
+
+@pytest.mark.parametrize("script", TEXTS)
+def test_sections_stand_in_the_agreed_order(script):
+    assert re.findall(r"^# ---- (.*) ----$", TEXTS[script], re.MULTILINE) == BANNERS
+
+
+@pytest.mark.parametrize("script", TEXTS)
+def test_a_script_is_short_and_its_lines_are_too(script):
+    lines = TEXTS[script].splitlines()
+    assert max(map(len, lines)) <= 100
+    if script in FEED_FORWARD:
+        assert 200 <= len(list(filter(None, lines))) <= 400
+
+
+@pytest.mark.parametrize("group", ["run", "schedule", "networks", "algorithm", "evaluation"])
+def test_argument_groups_of_the_feed_forward_scripts_are_the_same_to_the_letter(group):
+    assert len({argument_group(script, group) for script in FEED_FORWARD}) == 1
+
+
+def argument_group(script, group):
+    """Source of one argument group, from its first line to the next blank line."""
+    source = blocks(TEXTS[script])["parse_args"]
+    start = source.index(f'    add = parser.add_argument_group("{group}')
+    return re.split(r"\n\n|\n    args = |\n    return ", source[start:])[0]
+
+
+@pytest.mark.parametrize("group", ["run", "schedule", "networks", "algorithm", "evaluation"])
+def test_shared_argument_groups_have_the_same_names_in_the_same_order(group):
+    names = {tuple(re.findall(r'"(--[\w-]+)"', argument_group(script, group))) for script in TEXTS}
+    assert len(names) == 1
+
+
+PARTS = [
+    ("# Step and store", "# Learn", FEED_FORWARD),
+    ("# Show and save", "return run.finish()", set(NAMES)),
+    ("def evaluate_and_log", "# Act", set(NAMES)),
+    ("    agent = Agent(", "global_step = num_updates = 0", FEED_FORWARD),
+    ("    if state is None:", "def evaluate_and_log", FEED_FORWARD),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "scripts"), PARTS, ids=[start for start, *_ in PARTS])
+def test_parts_of_main_are_the_same_to_the_letter(start, end, scripts):
+    found = {}
+    for script in sorted(scripts & TEXTS.keys()):
+        part = between(blocks(TEXTS[script])["main"], start, end)
+        found.setdefault(part, []).append(script)
+    assert len(found) == 1, list(found.values())
+
+
+@pytest.mark.parametrize(("script", "sibling"), BUDGETS)
+def test_a_sibling_is_a_small_diff(script, sibling):
+    assert diff_size(script, sibling) <= BUDGETS[script, sibling]
