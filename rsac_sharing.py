@@ -54,7 +54,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("entropy").add_argument
     add("--autotune", action=BooleanOptionalAction, default=True, help="learn alpha")
-    add("--alpha", type=number(0), default=0.2, help="entropy weight, its start if learned")
+    add("--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not given")
 
     add = parser.add_argument_group("memory").add_argument
