@@ -51,7 +51,8 @@ def make_env(env_id, seed=0, render_mode=None, num_envs=1):
             importlib.import_module(module)
         _register(name)
         # The passive checker repeats on every step what SeededEpisodes checks.
-        env = gym.make(name, render_mode=render_mode, disable_env_checker=True)
+        drawing = {"render_mode": render_mode} if render_mode else {}  # not every class takes it
+        env = gym.make(name, disable_env_checker=True, **drawing)
     except gym.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is not here: {error}") from error
     except ImportError as error:
