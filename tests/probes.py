@@ -86,7 +86,7 @@ class HiddenConstant(Probe):
 
 
 class Varied(Probe):
-    """Random observations and answers for an episode of 1 to `longest` steps, to test loops with."""
+    """Random observations in an episode of 1 to `longest` steps, to test loops with."""
 
     obs_dim, longest = 3, 7
 
