@@ -1,0 +1,88 @@
+"""Things that go wrong, put into a run before it starts (see script_runs.launch)."""
+
+import errno
+import os
+import signal
+import time
+
+import toy_envs
+
+import common.checkpoint
+import common.run
+
+
+def kill_at(point):
+    """The process is killed at the point-th flush, move or env step.
+
+    A file that is being flushed is cut in half first, as a slow disk would leave it.
+    """
+    left = [point]
+
+    def count(call, fatal):
+        def counted(*args, **kwargs):
+            left[0] -= 1
+            if left[0] == 0:
+                fatal(*args)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **kwargs)
+
+        return counted
+
+    def halve(file):
+        os.ftruncate(file, os.fstat(file).st_size // 2)
+
+    os.fsync = count(os.fsync, halve)
+    os.replace = count(os.replace, lambda *args: None)
+    toy_envs.Toy.step = count(toy_envs.Toy.step, lambda *args: None)
+
+
+def slow_steps(seconds):
+    """Every step of an environment takes so long."""
+    step = toy_envs.Toy.step
+    toy_envs.Toy.step = lambda *args: (time.sleep(seconds), step(*args))[1]
+
+
+def stop_after_checkpoint():
+    """SIGTERM arrives after the next checkpoint."""
+
+    def save_and_stop(*args):
+        common.run.save_checkpoint = common.checkpoint.save_checkpoint
+        common.run.save_checkpoint(*args)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    common.run.save_checkpoint = save_and_stop
+
+
+def full_disk(after):
+    """No file can be flushed any more, from the after-th time on."""
+    fsync, left = os.fsync, [after]
+
+    def fail(file):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(file)
+
+    os.fsync = fail
+
+
+def file_size_limit(num_bytes):
+    """No file can grow beyond this size, TensorBoard's included."""
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
+
+
+def frozen_clock(seconds):
+    """All runs start in the same second, of a clock that goes back while they run."""
+    import datetime
+
+    class Then(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls.fromtimestamp(seconds, tz)
+
+    common.run.datetime = Then
+    real, begun = time.time, time.time()
+    time.time = lambda: begun - 60 * (real() - begun)

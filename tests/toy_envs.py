@@ -1,0 +1,110 @@
+"""Environments for tests: cheap, with short episodes, and some that go wrong on purpose.
+
+A script makes one with `--env-id toy_envs:Toy-v0`.
+"""
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+LIMIT = 7  # steps of an episode
+
+
+class Toy(gym.Env):
+    """A point moved by the action; terminates in about one of ten episodes.
+
+    wrong: what goes wrong at the `at`-th step of an instance, counted over its episodes.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(self, wrong="", at=40, render_mode=None):
+        self.render_mode, self.wrong, self.at, self.count = render_mode, wrong, at, 0
+        self.action_space = Box(-1, 2, (2,), np.float32)  # not symmetric
+        self.observation_space = Box(-np.inf, np.inf, (3,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = self.np_random.normal(size=3)
+        return self.x.copy(), {}
+
+    def step(self, action):
+        self.count += 1
+        wrong = self.wrong if self.count == self.at else ""
+        self.x = 0.9 * self.x + 0.1 * self.np_random.normal(size=3)
+        self.x[:2] += 0.3 * np.asarray(action, np.float64)
+        obs, reward, ended = self.x.copy(), -float(np.square(self.x).sum()), self.x[0] > 3
+        if wrong == "raise":
+            raise KeyError("the gearbox fell off")
+        if wrong == "nan":
+            obs[1] = np.nan
+        if wrong == "inf reward":
+            reward = np.inf
+        if wrong == "no reward":
+            reward = None
+        if wrong == "shape":
+            obs = obs[:2]
+        return obs, reward, bool(ended), False, {"is_success": bool(ended)}
+
+    def render(self):
+        picture = np.full((65, 67, 3), 200, np.uint8)  # odd sides
+        picture[: int(10 + 5 * abs(self.x[0])) % 65] = (20, 60, 120)
+        return picture
+
+
+class Pictures(Toy):
+    """The same point, seen as a picture."""
+
+    def __init__(self, size=84, **kwargs):
+        super().__init__(**kwargs)
+        self.observation_space = Box(0, 255, (size, size, 3), np.uint8)
+
+    def _draw(self):
+        size = self.observation_space.shape[0]
+        picture = np.zeros(self.observation_space.shape, np.uint8)
+        i, j = (np.clip(self.x[:2] / 6 + 0.5, 0, 0.99) * size).astype(int)
+        picture[i, :, 0], picture[:, j, 1] = 255, 255
+        return picture
+
+    def reset(self, **kwargs):
+        super().reset(**kwargs)
+        return self._draw(), {}
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return (self._draw() if obs.shape == (3,) else obs), *rest
+
+
+class Spaces(Toy):
+    """An environment whose spaces no script can use."""
+
+    def __init__(self, which, **kwargs):
+        super().__init__(**kwargs)
+        if which == "discrete":
+            self.action_space = Discrete(3)
+        if which == "whole":
+            self.action_space = Box(0, 5, (2,), np.int64)
+        if which == "unbounded":
+            self.action_space = Box(-np.inf, np.inf, (2,), np.float32)
+        if which == "dict":
+            self.observation_space = Dict(a=Box(0, 1, (2,)))
+        if which == "table":
+            self.observation_space = Box(0, 1, (4, 5), np.float32)
+        if which == "raises":
+            raise RuntimeError("no licence\nfor this simulator")
+
+
+def register(env_id, entry_point=Toy, limit=LIMIT, **kwargs):
+    gym.register(env_id, entry_point=entry_point, max_episode_steps=limit, kwargs=kwargs)
+
+
+register("Toy-v0")
+register("ToyEndless-v0", limit=None)
+register("ToyPictures-v0", Pictures)
+WRONG = {"nan": "ToyNan-v0", "inf reward": "ToyInf-v0", "no reward": "ToyNone-v0"}
+WRONG |= {"shape": "ToyShape-v0", "raise": "ToyRaise-v0"}
+for _wrong, _id in WRONG.items():
+    register(_id, wrong=_wrong)
+    register(_id.replace("Toy", "ToyPictures"), Pictures, wrong=_wrong)
+for _which in ("discrete", "whole", "unbounded", "dict", "table", "raises"):
+    register(f"Toy{_which.title()}-v0", Spaces, which=_which)
