@@ -54,7 +54,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    add("--tau", type=number(0, 1), default=0.005, help="step of targets towards online networks")
+    add("--tau", type=number(0, 1), default=0.02, help="step of targets towards online networks")
     add("--lr", type=number(0), default=1e-3, help="learning rate (Adam)")
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
 
@@ -224,7 +224,7 @@ def mlp(input_dim, hidden_dims, output_dim):
 
 
 class Encoder(nn.Module):
-    """Convolutions, then a few features between -1 and 1 (arXiv:1910.01741v3, Appendix B)."""
+    """Convolutions, then a few features between -1 and 1 (arXiv:1910.01741v3)."""
 
     def __init__(self, obs_shape, name, feat_dim):
         super().__init__()
@@ -362,7 +362,7 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
 
 
 def random_shift(obs, pad):
-    """Moves each picture by up to `pad` pixels (arXiv:2004.13649v4, Section 3.1; off with 0).
+    """Moves each picture by up to `pad` pixels (arXiv:2004.13649v4; off with 0).
 
     (B, C, H, W) -> (B, C, H, W) float32. Both shifts are uniform from -pad to pad, alike for all
     frames of a stack, as another shift would look like motion. The border is repeated.
@@ -372,7 +372,7 @@ def random_shift(obs, pad):
     size, padded = obs.shape[-2:], F.pad(obs.float(), (pad, pad, pad, pad), mode="replicate")
     y, x = torch.randint(2 * pad + 1, (2, len(obs)), device=obs.device)
     every_shift = padded.unfold(2, size[0], 1).unfold(3, size[1], 1)  # a view
-    return every_shift[torch.arange(len(obs)), :, y, x]
+    return every_shift[torch.arange(len(obs), device=obs.device), :, y, x]
 
 
 @torch.no_grad()
