@@ -10,6 +10,7 @@ import hashlib
 import io
 import os
 import random
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -91,7 +92,9 @@ def load_checkpoint(path, script):
         hint = f"; the one before it is {other}" if other.exists() and other != path else ""
         raise UserError(f"{path} is damaged: its checksum does not match{hint}")
     try:
-        state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # the error says enough
+            warnings.simplefilter("ignore")
+            state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a crafted file makes the reader stumble over
         raise UserError(f"{path} is refused: it holds something other than plain data") from error
     if not isinstance(state, dict) or "script" not in state:

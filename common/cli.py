@@ -10,6 +10,8 @@ from common.errors import RunError, UserError
 
 # Called before `run_cli` reports an error: closes what is open, returns words to add to the line.
 closing = []
+# Shown when a run begins, and not before: an error until then is to stand alone.
+notes = []
 
 
 class Parser(argparse.ArgumentParser):

@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import sys
 import zlib
 from functools import cache, partial
 
@@ -10,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 import envs
+from common import cli
 from common.errors import RunError, UserError
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
@@ -135,7 +135,7 @@ def _has_time_limit(env):
 
 @cache  # once for all environments of a run
 def _say(text):
-    print(text, file=sys.stderr)
+    cli.notes.append(text)
 
 
 def _check_spaces(env_id, env):

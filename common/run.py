@@ -51,7 +51,6 @@ VERSIONS = {
     "numpy": np.__version__,
     "gymnasium": gym.__version__,
 }
-SAY_LATER = []  # shown when the run begins, so that an error before it stands alone
 
 
 def process_seconds():
@@ -92,7 +91,7 @@ def load_resumed(args, script):
         f"{k} {v} is now {VERSIONS[k]}" for k, v in state["versions"].items() if v != VERSIONS[k]
     ]
     if changed:
-        SAY_LATER.append(f"not the same to the last bit any more: {', '.join(changed)}")
+        cli.notes.append(f"not the same to the last bit any more: {', '.join(changed)}")
     return state, args
 
 
@@ -119,7 +118,7 @@ def set_up_torch(args):
     torch.set_num_threads(args.num_threads)
     torch.manual_seed(args.seed)
     random.seed(args.seed)
-    SAY_LATER.append(f"device {device}, {args.num_threads} threads, seed {args.seed}")
+    cli.notes.append(f"device {device}, {args.num_threads} threads, seed {args.seed}")
 
 
 def check_memory(num_bytes, args):
@@ -129,7 +128,7 @@ def check_memory(num_bytes, args):
         free = 1024 * int(text.split("MemAvailable:")[1].split()[0])
     except (OSError, IndexError, ValueError):  # not known on this system
         free = float("inf")
-    SAY_LATER.append(f"replay memory: {num_bytes / 2**20:.0f} MiB when full")
+    cli.notes.append(f"replay memory: {num_bytes / 2**20:.0f} MiB when full")
     if num_bytes > free:
         raise UserError(
             f"--buffer-size {args.buffer_size} needs {num_bytes / 2**30:.1f} GiB of memory, "
@@ -213,8 +212,7 @@ class Run:
         # TensorBoard's thread hands its error to the next call; it need not print it, too.
         threading.excepthook = hide_os_errors
         self._wandb = self._start(wandb, state) if wandb else None
-        while SAY_LATER:
-            self.note(SAY_LATER.pop(0))
+        self._show_notes()
         self.bar = tqdm(
             total=args.total_steps,
             initial=step,
@@ -252,6 +250,7 @@ class Run:
 
     def log(self, global_step, num_updates, returns, lengths, successes):
         """Writes one row of progress.csv, and the same with the losses to TensorBoard."""
+        self._show_notes()
         step, then = self._rate_mark
         now = time.perf_counter()
         self._rate_mark = (global_step, now)
@@ -295,6 +294,10 @@ class Run:
     def note(self, text):
         """Prints a line without breaking the progress bar."""
         tqdm.write(text, file=sys.stderr)
+
+    def _show_notes(self):
+        while cli.notes:
+            self.note(cli.notes.pop(0))
 
     def wall_seconds(self):
         """Seconds of this run, those before a resume included."""

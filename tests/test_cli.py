@@ -1,0 +1,297 @@
+"""Wrong command lines: one clear line, exit code 2, no traceback, no folder left behind."""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from script_runs import RECURRENT, ROOT, SCRIPTS, env_id, run, tiny, train
+
+# Found while arguments are parsed: arguments -> what the line says.
+AT_ONCE = {
+    "--no-such-argument": "unrecognized arguments: --no-such-argument",
+    "--env": "unrecognized arguments",  # no abbreviations: they would change their meaning
+    "--total-steps 0": "--total-steps: must be a whole number at least 1, not '0'",
+    "--total-steps -5": "--total-steps",
+    "--total-steps 1.5": "--total-steps: must be a whole number",
+    "--total-steps many": "--total-steps: must be a whole number",
+    "--total-steps nan": "--total-steps",
+    "--total-steps 1e999": "--total-steps",
+    "--total-steps": "--total-steps: expected one argument",
+    "--seed -1": "--seed: must be a whole number from 0 to",
+    "--seed 99999999999": "--seed",
+    "--batch-size 0": "--batch-size: must be a whole number at least 1",
+    "--buffer-size 1": "--buffer-size",
+    "--buffer-size 10 --num-envs 8": "--buffer-size 10 is too small for 8 envs",
+    "--num-envs 0": "--num-envs",
+    "--num-threads 0": "--num-threads",
+    "--learning-starts 0": "--learning-starts",
+    "--update-every 0": "--update-every",
+    "--updates-per-step -1": "--updates-per-step: must be a number at least 0",
+    "--updates-per-step inf": "--updates-per-step",
+    "--hidden-dims 0": "--hidden-dims",
+    "--hidden-dims 64 -3": "--hidden-dims",
+    "--gamma 1.01": "--gamma: must be a number from 0 to 1, not '1.01'",
+    "--gamma nan": "--gamma",
+    "--tau -0.1": "--tau",
+    "--lr -1": "--lr",
+    "--lr fast": "--lr: must be a number",
+    "--lr-schedule cosine": "--lr-schedule: invalid choice: 'cosine'",
+    "--eval-every 0": "--eval-every",
+    "--eval-episodes 0": "--eval-episodes",
+    "--save-every 0": "--save-every",
+    "--episodes 0 --evaluate x": "--episodes",
+    "--episodes 3": "--episodes needs --evaluate",
+    "--json": "--json needs --evaluate",
+    "--evaluate x --resume y": "--evaluate and --resume cannot go together",
+    "surplus": "unrecognized arguments: surplus",
+}
+AT_ONCE_OF = {
+    "sac": {
+        "--alpha 0": "--no-autotune",
+        "--alpha -1": "--alpha",
+        "--target-entropy nan": "--target-entropy: must be a number, not 'nan'",
+    },
+    "ddpg": {"--exploration-noise -1": "--exploration-noise"},
+    "td3": {"--policy-delay 0": "--policy-delay", "--noise-clip -1": "--noise-clip"},
+    "recurrent": {
+        "--sequence-length -1": "--sequence-length",
+        "--burn-in -1": "--burn-in",
+        "--rnn transformer": "--rnn: invalid choice",
+        "--rnn-hidden 0": "--rnn-hidden",
+        "--rnn-layers 0": "--rnn-layers",
+        "--rnn-lr nan": "--rnn-lr",
+        "--memory-input smell": "--memory-input: invalid choice",
+    },
+}
+AT_ONCE_OF |= {"rsac": AT_ONCE_OF["sac"], "rsac_sharing": AT_ONCE_OF["sac"]}
+AT_ONCE_OF |= {"conv_sac": AT_ONCE_OF["sac"], "rdpg": AT_ONCE_OF["ddpg"], "rtd3": AT_ONCE_OF["td3"]}
+
+# Found when the environment, the machine and the files are looked at.
+LATER = {
+    "--env-id no-such-env-v0": "unknown environment 'no-such-env-v0'",
+    "--env-id pendulm-p-v0": "did you mean pendulum-",
+    "--env-id Pendulum-v7": "did you mean Pendulum-v1",
+    "--env-id no_such_module:Toy-v0": "no_such_module:Toy-v0 cannot be imported",
+    "--env-id :": "",
+    "--env-id CartPole-v1": "continuous actions (Box) are needed",
+    "--env-id toy_envs:ToyDiscrete-v0": "continuous actions (Box) are needed",
+    "--env-id toy_envs:ToyWhole-v0": "actions that are real numbers",
+    "--env-id toy_envs:ToyUnbounded-v0": "finite bounds",
+    "--env-id toy_envs:ToyDict-v0": "observations of type Dict",
+    "--env-id toy_envs:ToyTable-v0": "(4, 5)",
+    "--env-id toy_envs:ToyRaises-v0": "cannot be made: RuntimeError: no licence for this simulator",
+    "--device quantum": "--device quantum is not to be had here",
+    "--device meta": "--device meta is not to be had here",
+    "--device cuda:77": "--device cuda:77 is not to be had here",
+    "--buffer-size 1e14": "--buffer-size 100000000000000 needs",
+    "--log-dir /proc/nowhere": "cannot make the run folder /proc/nowhere/",
+    "--log-dir {tmp}/file": "cannot make the run folder",
+    "--run-name taken": "exists; choose another --run-name",
+    "--track": "--track needs Weights & Biases: pip install wandb",
+    "--resume {tmp}/nothing": "cannot read checkpoint",
+    "--resume {tmp}/empty": "holds no checkpoint",
+    "--resume {tmp}/file": "not a complete checkpoint",
+    "--evaluate {tmp}/nothing": "cannot read checkpoint",
+    "--evaluate {tmp}/file": "not a complete checkpoint",
+}
+FLAT_ONLY = {"--env-id toy_envs:ToyPictures-v0": "observations of shape (84, 84, 3)"}
+LATER_OF = {name: FLAT_ONLY for name in SCRIPTS if name != "conv_sac"} | {
+    "conv_sac": {"--env-id toy_envs:Toy-v0": "(3,)"},
+    "recurrent": {
+        "--sequence-length 8": "--sequence-length 8 is longer than",
+        "--buffer-size 8": "--buffer-size 8 cannot hold an episode",
+        "--env-id toy_envs:ToyEndless-v0 --sequence-length 0": "no time limit",
+    },
+}
+
+
+def cases_of(script, table, own):
+    kinds = [script, *(["recurrent"] if script in RECURRENT else [])]
+    return table | {text: says for kind in kinds for text, says in own.get(kind, {}).items()}
+
+
+def assert_one_line(text, script, says):
+    line = text.rstrip("\n")
+    assert "\n" not in line, text
+    assert line.startswith(f"{script}.py: error: "), line
+    assert "Traceback" not in line
+    assert says in line, line
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_cannot_be_parsed_gets_one_line_and_code_2(script, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [f"{script}.py"])
+    cases = cases_of(script, AT_ONCE, AT_ONCE_OF)
+    assert len(cases) >= 30
+    for text, says in cases.items():
+        with pytest.raises(SystemExit) as stop:
+            importlib.import_module(script).parse_args(text.split())
+        captured = capsys.readouterr()
+        assert stop.value.code == 2, text
+        assert_one_line(captured.err, script, says)
+        assert captured.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_does_not_fit_gets_one_line_and_code_2_and_leaves_nothing(script, tmp_path):
+    (tmp_path / "file").write_text("not a folder, not a checkpoint")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "runs" / "taken").mkdir(parents=True)
+    cases = cases_of(script, LATER, LATER_OF)
+    before = sorted(tmp_path.rglob("*"))
+    for text, says in cases.items():
+        argv = [word.format(tmp=tmp_path) for word in text.split()]
+        if argv[0] not in ("--resume", "--evaluate"):
+            argv = [*tiny(script), *argv]
+        ended = run(script, argv, tmp_path)
+        assert ended.code == 2, (text, ended)
+        assert_one_line(ended.err, script, says)
+        assert ended.out == ""
+        for name in ("log.out", "log.err"):
+            (tmp_path / name).unlink()
+        assert sorted(tmp_path.rglob("*")) == before, text
+
+
+def call(*argv, **how):
+    """A real process, as typed in a shell."""
+    how = {"cwd": ROOT, "timeout": 120, "capture_output": True, "text": True} | how
+    paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
+    return subprocess.run([sys.executable, *map(str, argv)], env=env, **how)
+
+
+REAL = [
+    ("sac", "--batch-size 0"),
+    ("rsac", "--gamma 2"),
+    ("td3", "--lr nan"),
+    ("rsac", "--env-id pendulm-p-v0"),
+    ("sac", "--env-id CartPole-v1"),
+    ("rsac", "--device cuda:77"),
+    ("ddpg", "--evaluate README.md"),
+]
+
+
+@pytest.mark.parametrize(("script", "text"), [case for case in REAL if case[0] in SCRIPTS])
+def test_a_real_process_answers_alike(script, text, tmp_path):
+    ended = call(f"{script}.py", *text.split(), "--log-dir", tmp_path / "runs")
+    assert ended.returncode == 2, ended
+    assert_one_line(ended.stderr, script, "")
+    assert ended.stdout == ""
+    assert not (tmp_path / "runs").exists()
+
+
+# ---- What conflicts with a saved run ----
+
+
+@pytest.fixture(scope="module")
+def sac_run(tmp_path_factory):
+    return train("sac", tiny("sac"), tmp_path_factory.mktemp("sac"))
+
+
+CONFLICTS = {
+    "--lr 0.5": "--lr 0.5 is not the run's 0.0003; leave it out",
+    "--env-id Pendulum-v1": "--env-id Pendulum-v1 is not the run's",
+    "--hidden-dims 9 9": "--hidden-dims [9, 9] is not the run's [6]",
+    "--no-autotune": "--autotune False is not the run's True",
+}
+
+
+@pytest.mark.parametrize("mode", ["--resume", "--evaluate"])
+@pytest.mark.parametrize("text", CONFLICTS)
+def test_an_argument_that_conflicts_is_refused_by_name(mode, text, sac_run, tmp_path):
+    before = (sac_run / "progress.csv").read_bytes()
+    ended = run("sac", [mode, sac_run, *text.split()], tmp_path)
+    assert ended.code == 2
+    assert_one_line(ended.err, "sac", CONFLICTS[text])
+    assert (sac_run / "progress.csv").read_bytes() == before
+
+
+def test_total_steps_may_not_be_lowered(sac_run, tmp_path):
+    ended = run("sac", ["--resume", sac_run, "--total-steps", 30], tmp_path)
+    assert ended.code == 2
+    assert_one_line(ended.err, "sac", "--total-steps 30 is less than the run's 60")
+
+
+def test_an_argument_that_repeats_what_was_saved_is_fine(sac_run, tmp_path):
+    assert run("sac", ["--resume", sac_run, "--env-id", env_id("sac")], tmp_path).code == 0
+
+
+@pytest.mark.parametrize("mode", ["--resume", "--evaluate"])
+def test_the_run_of_another_script_is_refused_and_its_script_named(mode, sac_run, tmp_path):
+    ended = run("td3", [mode, sac_run], tmp_path)
+    assert ended.code == 2
+    assert_one_line(ended.err, "td3", "was written by sac.py; use: python sac.py")
+
+
+# ---- Help ----
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_is_there_without_torch(script):
+    code = f"import sys; sys.argv = ['{script}.py', '--help']\ntry:\n    import runpy; "
+    code += f"runpy.run_path('{script}.py', run_name='__main__')\nexcept SystemExit:\n    pass\n"
+    code += "print([name for name in ('torch', 'numpy', 'gymnasium') if name in sys.modules])"
+    ended = call("-c", code)
+    assert ended.stdout.splitlines()[-1] == "[]", ended
+    assert "--sequence-length" in ended.stdout or script not in RECURRENT
+
+
+def test_help_answers_within_a_second(tmp_path):
+    seconds = []
+    for _ in range(3):  # the best of three: the machine may be busy
+        begun = time.perf_counter()
+        assert call("rsac.py", "--help").returncode == 0
+        seconds.append(time.perf_counter() - begun)
+    assert min(seconds) < 1
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_number_in_the_help_has_a_type_and_every_period_a_unit(script):
+    text = " ".join(call(f"{script}.py", "--help").stdout.split())
+    for name in ("total-steps", "eval-every", "save-every", "buffer-size", "update-every"):
+        entry = re.search(rf"--{name} [A-Z_]+ (.*?)\(default", text).group(1)
+        assert "[env steps]" in entry, entry
+
+
+def test_a_pendulum_run_loads_no_simulator(tmp_path):
+    code = (
+        "import sys, sac; sac.main(sac.parse_args(sys.argv[1:]));"
+        "print([m for m in ('pybullet', 'dm_control', 'mujoco', 'matplotlib') if m in sys.modules])"
+    )
+    argv = tiny("sac", "--log-dir", tmp_path, env="pendulum-p-v0")
+    ended = call("-c", code, *argv, "--eval-episodes", 1)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+# ---- Evaluation ----
+
+RESULT = {"episodes", "return_mean", "return_std", "return_min", "return_max", "length_mean"}
+
+
+def test_json_says_what_the_episodes_were(sac_run, tmp_path):
+    ended = run("sac", ["--evaluate", sac_run, "--episodes", 4, "--json"], tmp_path)
+    assert ended.code == 0, ended.err
+    result = json.loads(ended.out)
+    assert result.keys() == RESULT | {"success_rate", "returns", "lengths"}
+    returns = result["returns"]
+    assert len(returns) == len(result["lengths"]) == result["episodes"] == 4
+    mean = sum(returns) / 4
+    assert result["return_mean"] == pytest.approx(mean)
+    assert result["return_std"] == pytest.approx((sum((r - mean) ** 2 for r in returns) / 4) ** 0.5)
+    assert (result["return_min"], result["return_max"]) == (min(returns), max(returns))
+
+
+def test_evaluation_follows_its_seed(sac_run, tmp_path):
+    first, again, other = (
+        run("sac", ["--evaluate", sac_run, "--json", "--seed", seed], tmp_path).out
+        for seed in (3, 3, 4)
+    )
+    assert first == again != other
