@@ -114,7 +114,7 @@ def make_sb3(script, env, args, **more):
         "seed": args.seed,
         "device": args.device,
     }
-    if script == "sac":
+    if script.endswith("sac"):
         options["ent_coef"] = f"auto_{args.alpha}" if args.autotune else args.alpha
     else:
         size = env.action_space.shape
@@ -127,8 +127,28 @@ def make_sb3(script, env, args, **more):
             "target_policy_noise": args.target_noise,
             "target_noise_clip": args.noise_clip,
         }
+    if script == "conv_sac":
+        options["policy_kwargs"] |= encoder_of_sb3(args)
+        return stable_baselines3.SAC("CnnPolicy", env, **options | more)
     kind = getattr(stable_baselines3, script.upper())
     return kind("MlpPolicy", env, **options | more)
+
+
+def encoder_of_sb3(args):
+    """Policy arguments that give Stable-Baselines3 the encoder of conv_sac.py."""
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+
+    from conv_sac import Encoder
+
+    class Extractor(BaseFeaturesExtractor):
+        def __init__(self, space):
+            super().__init__(space, args.feat_dim)
+            self.encoder = Encoder(space.shape, args.encoder, args.feat_dim)
+
+        def forward(self, obs):  # from 0 to 1
+            return self.encoder.head(self.encoder.convs(obs))
+
+    return {"features_extractor_class": Extractor}
 
 
 class Sb3Agent:

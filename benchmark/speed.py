@@ -4,6 +4,7 @@
     python -m benchmark.speed --turns 20              steadier
     python -m benchmark.speed --num-threads 1 2       which number of threads is the fastest
     python -m benchmark.speed --growth                does an update slow down as memory fills?
+    python -m benchmark.speed --scripts conv_sac --env-id dmc-cartpole-balance-mdp-img-concat3-v0
 
 The same work: networks of the same size, the same batch size, one environment step and one update
 per step, default arguments of the scripts. A turn is some steps of one, then of the other; the
@@ -11,8 +12,9 @@ ratio is the median over turns, its spread the 10th to 90th percentile. Other pr
 machine slow both down, but blur the numbers: measure on an idle machine. The ratio of CPU time is
 blurred less; it counts all threads, waiting ones too.
 
-"matmul" is the time of an update that its matrix products take alone, in percent: what is left to
-gain is the rest.
+"matmul" is the time of an update that its matrix products and convolutions take alone, in percent:
+what is left to gain is the rest. From pixels both have the same encoder, Stable-Baselines3 in its
+default way: one for the actor and one for the critics, and no random shifts.
 """
 
 import importlib
@@ -30,7 +32,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.speed"
     add = parser.add_argument
-    add("--scripts", nargs="+", choices=SCRIPTS, default=list(SCRIPTS), help="which of ours")
+    add("--scripts", nargs="+", choices=[*SCRIPTS, "conv_sac"], default=list(SCRIPTS), help="ours")
     add("--env-id", default="HalfCheetah-v5", metavar="ID", help="environment")
     add("--turns", type=integer(2), default=10, help="of each, alternately")
     add("--steps", type=integer(2), default=200, help="in a turn [env steps]")
@@ -48,16 +50,16 @@ def run_ours(script, args, compiled=False):
     """The loop of the script without evaluation and files."""
     import torch
 
-    from common.envs import check_flat, make_env
+    from common.envs import make_env
 
     module, its = script_args(script, args)
     torch.manual_seed(0)
     rng, env = np.random.default_rng(0), make_env(args.env_id)
-    obs_dim, action_dim = check_flat(env)
+    obs_dim, action_dim, *stack = dims(module, its)
     its.target_entropy = -float(action_dim)
     agent = module.Agent(obs_dim, action_dim, its)
     optimizers = module.make_optimizers(agent, its)
-    buffer = module.ReplayBuffer(its.buffer_size, obs_dim, action_dim)
+    buffer = module.ReplayBuffer(its.buffer_size, obs_dim, action_dim, 1, *stack)
     learn = module.update
     if compiled:
         from common.compile import compile_update
@@ -120,7 +122,10 @@ def run_sb3(script, args):
 
 def script_args(script, args):
     module = importlib.import_module(script)
-    return module, module.parse_args(["--device", args.device, "--env-id", args.env_id])
+    argv = ["--device", args.device, "--env-id", args.env_id]
+    # Stable-Baselines3 stores stacks, current and next: 4 GB for 100,000 steps.
+    argv += ["--buffer-size", "10000"] if script == "conv_sac" else []
+    return module, module.parse_args(argv)
 
 
 def synchronize(device):
@@ -156,13 +161,15 @@ def matmul_calls(script, args):
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    products = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
+    aten = torch.ops.aten
+    products = {aten.mm.default, aten.addmm.default}
+    products |= {aten.convolution.default, aten.convolution_backward.default}
     recorded = []
 
     class Record(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, operands=(), options=None):
             if func in products:
-                recorded.append((func, [x.detach() for x in operands]))
+                recorded.append((func, [detached(x) for x in operands]))
             return func(*operands, **options or {})
 
     loop = run_ours(script, args)
@@ -175,6 +182,10 @@ def matmul_calls(script, args):
     return recorded, delays
 
 
+def detached(x):
+    return x.detach() if hasattr(x, "detach") else x
+
+
 def update_and_matmul_seconds(script, args):
     """Seconds of one update, and of its matrix products alone, each the best of many."""
     import torch
@@ -182,12 +193,13 @@ def update_and_matmul_seconds(script, args):
     module, its = script_args(script, args)
     recorded, delays = matmul_calls(script, args)
     torch.manual_seed(0)
-    obs_dim, action_dim = dims(args.env_id)
+    obs_dim, action_dim = dims(module, its)[:2]
     its.target_entropy = -float(action_dim)
     agent = module.Agent(obs_dim, action_dim, its)
     optimizers = module.make_optimizers(agent, its)
     b = its.batch_size
-    shapes = (b, obs_dim), (b, action_dim), (b, 1), (b, obs_dim), (b, 1)
+    obs_shape = (b, *np.atleast_1d(obs_dim).tolist())
+    shapes = obs_shape, (b, action_dim), (b, 1), obs_shape, (b, 1)
     batch = [torch.rand(shape, device=its.device) for shape in shapes]
     flags = [[False], [True]] if script == "td3" else [[]]
 
@@ -213,11 +225,13 @@ def update_and_matmul_seconds(script, args):
     return best
 
 
-def dims(env_id):
+def dims(module, its):
+    """obs_dim, or (C, H, W) of pictures; action_dim; of pictures also the frames of a stack."""
     from common.envs import check_flat, make_env
 
-    env = make_env(env_id)
-    shape = check_flat(env)
+    env = make_env(its.env_id)
+    pixels = hasattr(module, "check_pixels")
+    shape = (*module.check_pixels(env, its), its.frame_stack) if pixels else check_flat(env)
     env.close()
     return shape
 
@@ -265,9 +279,9 @@ def growth(args):
 
     torch.set_num_threads(args.num_threads[0])
     print("| script | 1,000 steps stored, ms | 1,000,000, ms | ratio |\n|---|---|---|---|")
-    obs_dim, action_dim = dims(args.env_id)
     for script in args.scripts:
         module, its = script_args(script, args)
+        obs_dim, action_dim = dims(module, its)
         its.target_entropy = -float(action_dim)
         agent = module.Agent(obs_dim, action_dim, its)
         optimizers = module.make_optimizers(agent, its)
