@@ -63,7 +63,7 @@ def parse_args(argv=None):
     add("--sequence-length", type=integer(0), default=16, help="T, 0 = episodes [env steps]")
     add("--burn-in", type=integer(0), default=64, help="warm-up before the window [env steps]")
     add("--rnn", choices=["lstm", "gru", "rnn"], default="lstm", help="kind of memory")
-    add("--rnn-hidden", type=integer(1), default=64, help="width of the memory")
+    add("--rnn-hidden", type=integer(1), default=32, help="width of the memory")
     add("--rnn-layers", type=integer(1), default=1, help="layers of the memory")
     add("--rnn-lr", type=number(0), default=3e-3, help="learning rate of the memories")
     add("--memory-input", choices=list(MEMORY_INPUTS), default="obs-action", help="what it reads")
