@@ -1,13 +1,19 @@
 """Things that go wrong, put into a run before it starts (see script_runs.launch)."""
 
 import errno
+import json
 import os
 import signal
+import sys
 import time
+import types
 
+import numpy as np
 import toy_envs
+from gymnasium.spaces import Box
 
 import common.checkpoint
+import common.envs
 import common.run
 
 
@@ -86,3 +92,59 @@ def frozen_clock(seconds):
     common.run.datetime = Then
     real, begun = time.time, time.time()
     time.time = lambda: begun - 60 * (real() - begun)
+
+
+def as_nobody():
+    """The run is started by a user who may not write here."""
+    if os.geteuid() == 0:
+        os.setuid(65534)
+
+
+def longest_episode(steps):
+    """Episodes without a time limit are cut sooner."""
+    common.envs.LONGEST_EPISODE = steps
+
+
+def fake_wandb(path, works):
+    """A stand-in for the package wandb that writes down how it was called."""
+
+    class Wandb(types.ModuleType):
+        def init(self, **settings):
+            if not works:
+                raise RuntimeError("no API key configured")
+            self.write("init", settings)
+            return self
+
+        def log(self, row, step):
+            self.write("log", row | {"step": step})
+
+        def finish(self):
+            self.write("finish", {})
+
+        def write(self, what, content):
+            with open(path, "a") as file:
+                print(json.dumps([what, content]), file=file)
+
+    sys.modules["wandb"] = Wandb("wandb")
+
+
+def another_environment():
+    """The environment has got one observation entry less than it had."""
+    make = toy_envs.Toy.__init__
+
+    def smaller(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        self.observation_space = Box(-1, 1, (2,), np.float64)
+
+    toy_envs.Toy.__init__ = smaller
+
+
+def own_randomness():
+    """The environment draws from a generator that no seed sets."""
+    rng, step = np.random.default_rng(), toy_envs.Toy.step
+
+    def random_step(self, action):
+        self.x = self.x + rng.normal(size=3)
+        return step(self, action)
+
+    toy_envs.Toy.step = random_step

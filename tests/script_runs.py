@@ -149,6 +149,7 @@ def run(script, argv, tmp_path, *patch):
     """Runs to the end; its run folder is below tmp_path / "runs" if not told otherwise."""
     if "--log-dir" not in argv and "--resume" not in argv and "--evaluate" not in argv:
         argv = [*argv, "--log-dir", str(tmp_path / "runs")]
+    tmp_path.mkdir(exist_ok=True)
     log = tmp_path / "log"
     return wait(launch(script, argv, log, *patch), log)
 

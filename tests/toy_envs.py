@@ -33,7 +33,11 @@ class Toy(gym.Env):
         wrong = self.wrong if self.count == self.at else ""
         self.x = 0.9 * self.x + 0.1 * self.np_random.normal(size=3)
         self.x[:2] += 0.3 * np.asarray(action, np.float64)
-        obs, reward, ended = self.x.copy(), -float(np.square(self.x).sum()), self.x[0] > 3
+        obs, reward, ended = (
+            self.x.copy(),
+            -float(np.square(self.x).sum()),
+            self.x[0] > 3 and self.wrong != "endless",
+        )
         if wrong == "raise":
             raise KeyError("the gearbox fell off")
         if wrong == "nan":
@@ -99,7 +103,7 @@ def register(env_id, entry_point=Toy, limit=LIMIT, **kwargs):
 
 
 register("Toy-v0")
-register("ToyEndless-v0", limit=None)
+register("ToyEndless-v0", limit=None, wrong="endless")
 register("ToyPictures-v0", Pictures)
 WRONG = {"nan": "ToyNan-v0", "inf reward": "ToyInf-v0", "no reward": "ToyNone-v0"}
 WRONG |= {"shape": "ToyShape-v0", "raise": "ToyRaise-v0"}
