@@ -190,7 +190,7 @@ class Run:
     def __init__(self, args, script, state=None):
         """args: parsed arguments.  state: of a checkpoint to go on from, None for a new run."""
         self.args, self.script = args, script
-        self.stopped_by, self.last_logged = None, None
+        self.stopped_by, self.last_logged, self._film = None, None, None
         self._losses, self._num_losses, self._returns = {}, 0, []
         self.before = state["wall_seconds"] if state else 0.0  # of earlier processes
         wandb = import_wandb() if args.track else None
@@ -251,6 +251,9 @@ class Run:
     def log(self, global_step, num_updates, returns, lengths, successes):
         """Writes one row of progress.csv, and the same with the losses to TensorBoard."""
         self._show_notes()
+        if self._film:
+            self._film.save()
+            self._film = None
         step, then = self._rate_mark
         now = time.perf_counter()
         self._rate_mark = (global_step, now)
@@ -287,9 +290,9 @@ class Run:
 
     def film(self, global_step):
         """A film of every tenth evaluation with --video, else None."""
-        if not self.args.video or (global_step // self.args.eval_every) % 10:
-            return None
-        return Film(self.folder / f"step-{global_step}.mp4")
+        if self.args.video and (global_step // self.args.eval_every) % 10 == 0:
+            self._film = Film(self.folder / f"step-{global_step}.mp4")  # `log` completes it
+        return self._film
 
     def note(self, text):
         """Prints a line without breaking the progress bar."""
