@@ -148,3 +148,8 @@ def own_randomness():
         return step(self, action)
 
     toy_envs.Toy.step = random_step
+
+
+def late_start(seconds):
+    """The process has been there for a while when the run begins."""
+    time.sleep(seconds)

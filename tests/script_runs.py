@@ -115,7 +115,7 @@ def server():
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
     )
-    atexit.register(process.stdin.close)
+    atexit.register(process.communicate)  # closes its stdin
     return process
 
 

@@ -1,5 +1,6 @@
 """A run that is interrupted is, to the last bit, the run that would have been."""
 
+import csv
 import importlib
 import os
 import random
@@ -146,11 +147,18 @@ def test_a_finished_run_resumed_does_nothing_more(tmp_path):
     assert progress(folder) == before
 
 
-def test_wall_seconds_go_on_after_a_resume(tmp_path):
-    folder = train("sac", tiny("sac", total=50), tmp_path)
-    state = checkpoint(folder)
-    assert run("sac", ["--resume", folder, "--total-steps", 100], tmp_path).code == 0
-    assert checkpoint(folder)["wall_seconds"] > state["wall_seconds"] > 0
+def test_wall_seconds_count_from_process_start_and_go_on_after_a_resume(tmp_path):
+    begun = time.perf_counter()
+    argv = tiny("sac", "--run-name", "run", total=50)
+    assert run("sac", argv, tmp_path, "late_start", 0.5).code == 0
+    folder = tmp_path / "runs" / "run"
+    assert run("sac", ["--resume", folder, "--total-steps", 100], tmp_path, "late_start", 0.5)
+    elapsed = time.perf_counter() - begun
+    with open(folder / "progress.csv", newline="") as file:
+        seconds = [float(row["wall_seconds"]) for row in csv.DictReader(file)]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0.45
+    assert 0.95 < seconds[-1] < elapsed
 
 
 def test_the_previous_checkpoint_serves_where_the_newest_is_missing(tmp_path):

@@ -240,16 +240,16 @@ def resident(pid):
 @pytest.mark.parametrize("script", ONE_OF_EACH)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_is_flat_once_the_buffer_is_full(script, tmp_path):
-    """The buffer is full after 1,000 steps; the run is watched from 3,000 to its end."""
+    """The buffer is full after 500 steps; the run is watched from 2,000 to its end."""
     log, folder = tmp_path / "log", tmp_path / "runs" / "run"
-    more = ["--run-name", "run", "--log-dir", tmp_path / "runs", "--buffer-size", 1000]
+    more = ["--run-name", "run", "--log-dir", tmp_path / "runs", "--buffer-size", 500]
     more += ["--eval-every", 500, "--save-every", 1000, "--updates-per-step", 0.1]
-    pid = launch(script, tiny(script, *more, total=10_000), log)
+    pid = launch(script, tiny(script, *more, total=5000), log)
     sizes = []
 
     def watch():
         rows = progress(folder) if (folder / "progress.csv").exists() else []
-        if rows and int(rows[-1]["global_step"]) >= 3000:
+        if rows and int(rows[-1]["global_step"]) >= 2000:
             sizes.append(resident(pid))
         return False
 
