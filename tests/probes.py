@@ -33,15 +33,15 @@ class Probe(gym.Env):
 
 class CueRecall(Probe):
     """[cue, time to answer?]: the cue, +1 or -1, is shown at the first step alone and asked for
-    `delay` steps later. When it is asked for, the observation is (0, 1) for both cues."""
+    `delay` steps later, four times. Then the observation is (0, 1) for both cues."""
 
     obs_dim = 2
-    steps = property(lambda self: self.delay + 1)
+    steps = property(lambda self: self.delay + 4)
 
     def draw(self):
         obs, answers = np.zeros((self.steps + 1, 2)), np.zeros(self.steps)
-        obs[0, 0] = answers[self.delay] = self.np_random.choice([-1, 1])
-        obs[self.delay, 1] = 1
+        obs[0, 0] = answers[self.delay :] = self.np_random.choice([-1, 1])
+        obs[self.delay :, 1] = 1
         return obs, answers
 
 
@@ -96,7 +96,7 @@ class Varied(Probe):
 
 
 for _name, _probe, _limit, _kwargs in [
-    *[(f"CueRecall{delay}", CueRecall, delay + 1, {"delay": delay}) for delay in (5, 10, 20)],
+    *[(f"CueRecall{delay}", CueRecall, delay + 4, {"delay": delay}) for delay in (5, 10, 20)],
     ("Velocity", Velocity, 8, {}),
     ("Position", Position, 8, {}),
     ("HiddenConstant", HiddenConstant, 10, {}),

@@ -11,8 +11,8 @@ import probes
 import pytest
 
 SOLVED, HELPLESS = 0.8, 0.5
-BEST = {"CueRecall5": 1, "CueRecall10": 1, "CueRecall20": 1, "Velocity": 7, "HiddenConstant": 9}
-BEST |= {"Position": 7}
+BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4}
+BEST |= {"Velocity": 7, "Position": 7, "HiddenConstant": 9}
 COMMON = """--num-threads 1 --learning-starts 200 --update-every 4 --updates-per-step 0.25
     --eval-episodes 40 --save-every 1000000 --gamma 0.5 --tau 0.05 --hidden-dims 32 --lr 3e-3
     --buffer-size 100000"""
@@ -21,12 +21,12 @@ ENTROPY = "--alpha 0.03 --no-autotune"
 NOISE = "--exploration-noise 0.5"
 
 
-def learn(script, probe, tmp_path, steps):
+def learn(script, probe, tmp_path, steps, *more):
     """The mean return of the last evaluation as a share of the best one."""
     module = importlib.import_module(script)
     argv = f"{COMMON} --env-id probes:{probe}-v0 --total-steps {steps} --eval-every {steps}".split()
     argv += ENTROPY.split() if "sac" in script else NOISE.split()
-    argv += MEMORY.split() if script.startswith("r") else []
+    argv += [*MEMORY.split(), *more] if script.startswith("r") else []
     assert not module.main(module.parse_args([*argv, "--log-dir", str(tmp_path)]))
     (path,) = tmp_path.glob("*/progress.csv")
     with open(path, newline="") as file:
@@ -34,21 +34,21 @@ def learn(script, probe, tmp_path, steps):
 
 
 @pytest.mark.parametrize(
-    ("script", "probe", "steps"),
+    ("script", "probe", "steps", "more"),
     [
-        ("rsac", "CueRecall5", 2000),
-        ("rdpg", "CueRecall5", 2000),
-        ("rtd3", "CueRecall5", 2000),
-        ("rsac_sharing", "CueRecall10", 3000),
-        ("rsac", "CueRecall20", 4000),
-        ("rtd3", "Velocity", 2000),
-        ("rdpg", "Velocity", 2000),
-        ("rsac", "HiddenConstant", 2000),
-        ("rsac_sharing", "Position", 2000),
+        ("rsac", "CueRecall5", 1500, []),
+        ("rdpg", "CueRecall5", 1500, []),
+        ("rtd3", "CueRecall5", 1500, []),
+        ("rsac_sharing", "CueRecall10", 1500, []),
+        # Gates that are half open at first let little of a cue through 20 steps of an LSTM.
+        ("rsac", "CueRecall20", 1500, ["--rnn", "rnn"]),
+        ("rtd3", "Velocity", 1500, []),
+        ("rsac", "HiddenConstant", 2000, []),
+        ("rsac_sharing", "Position", 2000, []),
     ],
 )
-def test_a_script_with_memory_solves_the_probe(script, probe, steps, tmp_path):
-    assert learn(script, probe, tmp_path, steps) >= SOLVED
+def test_a_script_with_memory_solves_the_probe(script, probe, steps, more, tmp_path):
+    assert learn(script, probe, tmp_path, steps, *more) >= SOLVED
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_script_with_memory_solves_the_probe(script, probe, steps, tmp_path):
     ],
 )
 def test_a_script_without_memory_cannot(script, probe, tmp_path):
-    assert abs(learn(script, probe, tmp_path, 2000)) < HELPLESS
+    assert abs(learn(script, probe, tmp_path, 1500)) < HELPLESS
 
 
 @pytest.mark.parametrize("delay", [5, 10, 20])
@@ -70,5 +70,6 @@ def test_when_the_cue_is_asked_for_both_cues_look_the_same(delay):
     asked = {}
     for seed in range(20):
         env.reset(seed=seed)
-        asked.setdefault(env.answers[delay], set()).add(tuple(env.obs[delay]))
+        for t in range(delay, env.steps):
+            asked.setdefault(env.answers[t], set()).add(tuple(env.obs[t]))
     assert asked == {-1: {(0, 1)}, 1: {(0, 1)}}
