@@ -79,7 +79,7 @@ class HiddenConstant(Probe):
     def draw(self):
         sign, x = self.np_random.choice([-1, 1]), [self.np_random.normal()]
         for _ in range(self.steps):
-            x.append(0.9 * sign * x[-1] + 0.3 * self.np_random.normal())
+            x.append(0.9 * sign * x[-1] + 0.1 * self.np_random.normal())
         answers = np.full(self.steps, sign)
         answers[0] = 0  # nobody can know yet
         return np.array(x)[:, None], answers
