@@ -136,6 +136,7 @@ def stable_baselines3(agent, args, batch):
     model = SAC(
         *("CnnPolicy", gym.make("NoiseFirst-v0", disable_env_checker=True)),
         **{"learning_rate": 0.01, "buffer_size": 10, "batch_size": len(batch[0])},
+        **{"tau": args.tau, "gamma": args.gamma},
         **{"ent_coef": f"auto_{args.alpha}", "policy_kwargs": kwargs, "device": "cpu"},
     )
     model.set_logger(configure(None, []))
