@@ -27,6 +27,7 @@ def parse_args(argv=None):
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
     add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
     add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
+    add("--compile", action="store_true", help="faster updates on cuda; see docs/speed.md")
     add("--log-dir", default="runs", help="where run folders go")
     add("--run-name", help="of the folder, not <env>__<script>__<seed>__<time>")
     add("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
@@ -79,6 +80,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
+from common.compile import compile_update
 from common.envs import check_flat, env_state, make_env, restore_env
 from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
 
@@ -314,7 +316,7 @@ def update(agent, optimizers, batch, args):
     step(optimizers["actor"], pi_loss)
 
     losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "alpha": alpha}
-    losses["entropy"] = -log_prob.mean()
+    losses["entropy"] = -log_prob.detach().mean()
     if args.autotune:
         losses["alpha_loss"] = alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean()
         step(optimizers["alpha"], losses["alpha_loss"])
@@ -366,6 +368,7 @@ def main(args):
 
     agent = Agent(obs_dim, action_dim, args)
     optimizers = make_optimizers(agent, args)
+    learn = compile_update(update, optimizers, args.device) if args.compile else update
     check_memory(4 * args.buffer_size * (obs_dim + action_dim + 3), args)
     buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim, args.num_envs)
     run = Run(args, SCRIPT, state)
@@ -424,7 +427,7 @@ def main(args):
             if args.lr_schedule == "linear":
                 scale_lr(optimizers, 1 - global_step / args.total_steps)
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
-            run.add_losses(global_step, **update(agent, optimizers, batch, args))
+            run.add_losses(global_step, **learn(agent, optimizers, batch, args))
             num_updates += 1
 
         # Show and save

@@ -25,6 +25,7 @@ def parse_args(argv=None):
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
     add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
     add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
+    add("--compile", action="store_true", help="faster updates on cuda; see docs/speed.md")
     add("--log-dir", default="runs", help="where run folders go")
     add("--run-name", help="of the folder, not <env>__<script>__<seed>__<time>")
     add("--resume", metavar="FOLDER", help="go on with this run, with its arguments")
@@ -76,6 +77,7 @@ import torch
 from torch import nn
 
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
+from common.compile import compile_update
 from common.envs import check_flat, env_state, make_env, restore_env
 from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
 
@@ -336,6 +338,7 @@ def main(args):
 
     agent = Agent(obs_dim, action_dim, args)
     optimizers = make_optimizers(agent, args)
+    learn = compile_update(update, optimizers, args.device) if args.compile else update
     check_memory(4 * args.buffer_size * (obs_dim + action_dim + 3), args)
     buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim, args.num_envs)
     run = Run(args, SCRIPT, state)
@@ -395,7 +398,7 @@ def main(args):
                 scale_lr(optimizers, 1 - global_step / args.total_steps)
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
             delayed_too = (num_updates + 1) % args.policy_delay == 0
-            run.add_losses(global_step, **update(agent, optimizers, batch, args, delayed_too))
+            run.add_losses(global_step, **learn(agent, optimizers, batch, args, delayed_too))
             num_updates += 1
 
         # Show and save

@@ -18,6 +18,8 @@ default way: one for the actor and one for the critics, and no random shifts.
 """
 
 import importlib
+import multiprocessing
+import os
 import statistics
 import time
 
@@ -39,6 +41,7 @@ def parse_args(argv=None):
     add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="of PyTorch")
     add("--device", default="cpu", help="cpu, cuda or cuda:N")
     add("--compile", action="store_true", help="ours with --compile beside ours without")
+    add("--huge-pages", choices=["none", "ours", "both"], default="none", help="who has them")
     add("--growth", action="store_true", help="time per update, memory empty and full")
     return parser.parse_args(argv)
 
@@ -136,21 +139,53 @@ def synchronize(device):
 
 
 class Timed:
-    """Wall and CPU seconds per step of a loop, turn by turn."""
+    """Wall and CPU seconds per step of a loop in a process of its own, turn by turn.
 
-    def __init__(self, loop, device):
-        self.loop, self.device, self.wall, self.cpu = loop, device, [], []
-        for _ in range(20):
-            next(loop)
+    make_loop(*loop_args): gives the loop.  huge_pages: ask glibc to use them (Linux).
+    """
+
+    def __init__(self, make_loop, loop_args, device, num_threads, huge_pages=False):
+        self.pipe, theirs = multiprocessing.Pipe()
+        work = (theirs, make_loop, loop_args, device, num_threads)
+        context = multiprocessing.get_context("spawn")
+        self.process = context.Process(target=serve, args=work, daemon=True)
+        before = os.environ.pop("GLIBC_TUNABLES", None)
+        if huge_pages:
+            os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
+        self.process.start()
+        os.environ.pop("GLIBC_TUNABLES", None)
+        if before is not None:
+            os.environ["GLIBC_TUNABLES"] = before
+        theirs.close()
+        self.pipe.recv()  # ready
+        self.wall, self.cpu = [], []
 
     def turn(self, steps):
-        synchronize(self.device)
+        self.pipe.send(steps)
+        wall, cpu = self.pipe.recv()
+        self.wall.append(wall / steps), self.cpu.append(cpu / steps)
+
+    def close(self):
+        self.pipe.send(0)
+        self.process.join()
+
+
+def serve(pipe, make_loop, loop_args, device, num_threads):
+    """The other side of `Timed`: waits while it is not its turn."""
+    import torch
+
+    torch.set_num_threads(num_threads)
+    loop = make_loop(*loop_args)
+    for _ in range(20):
+        next(loop)
+    pipe.send(None)
+    while steps := pipe.recv():
+        synchronize(device)
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(steps):
-            next(self.loop)
-        synchronize(self.device)
-        self.wall.append((time.perf_counter() - wall) / steps)
-        self.cpu.append((time.process_time() - cpu) / steps)
+            next(loop)
+        synchronize(device)
+        pipe.send((time.perf_counter() - wall, time.process_time() - cpu))
 
 
 # ---- Matrix products alone ----
@@ -256,12 +291,14 @@ def compare(args):
     for script in args.scripts:
         for num_threads in args.num_threads:
             torch.set_num_threads(num_threads)
-            a = Timed(run_ours(script, args, args.compile), args.device)
-            b = Timed(
-                run_ours(script, args) if args.compile else run_sb3(script, args), args.device
-            )
+            ours_huge = args.huge_pages != "none"
+            other_huge = ours_huge if args.compile else args.huge_pages == "both"
+            other = (run_ours, (script, args)) if args.compile else (run_sb3, (script, args))
+            a = Timed(run_ours, (script, args, args.compile), args.device, num_threads, ours_huge)
+            b = Timed(*other, args.device, num_threads, other_huge)
             for _ in range(args.turns):
                 a.turn(args.steps), b.turn(args.steps)
+            a.close(), b.close()
             rates = [1 / statistics.median(x.wall) for x in (a, b)]
             wall = quantiles(np.divide(b.wall, a.wall))
             cpu = quantiles(np.divide(b.cpu, a.cpu))
