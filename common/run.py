@@ -83,15 +83,16 @@ def load_resumed(args, script):
     for name, value in saved.items():
         if name not in args.typed and name != "resume":
             setattr(args, name, value)
+    check_device(args)
     if isinstance(hidden := state.get("hidden"), tuple):
         state["hidden"] = tuple(h.to(args.device) for h in hidden)
     elif hidden is not None:
         state["hidden"] = hidden.to(args.device)
-    changed = [
-        f"{k} {v} is now {VERSIONS[k]}" for k, v in state["versions"].items() if v != VERSIONS[k]
-    ]
-    if changed:
-        cli.notes.append(f"not the same to the last bit any more: {', '.join(changed)}")
+    if state["versions"] != VERSIONS:
+        old, new = (
+            " ".join(f"{k} {v}" for k, v in x.items()) for x in (state["versions"], VERSIONS)
+        )
+        cli.notes.append(f"not the same to the last bit any more: saved with {old}, now {new}")
     return state, args
 
 
@@ -107,18 +108,22 @@ def refuse_conflicts(args, saved, free):
 
 def set_up_torch(args):
     """Threads, device and seeds, and says which. Raises UserError if the device is not there."""
+    check_device(args)
+    torch.set_num_threads(args.num_threads)
+    torch.manual_seed(args.seed)
+    random.seed(args.seed)
+    cli.notes.append(f"device {args.device}, {args.num_threads} threads, seed {args.seed}")
+
+
+def check_device(args):
+    """UserError if --device is not there."""
     try:
-        device = torch.device(args.device)
-        torch.zeros(1, device=device).item()
+        torch.zeros(1, device=args.device).item()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(
             f"--device {args.device} is not to be had here ({reason}); try cpu"
         ) from error
-    torch.set_num_threads(args.num_threads)
-    torch.manual_seed(args.seed)
-    random.seed(args.seed)
-    cli.notes.append(f"device {device}, {args.num_threads} threads, seed {args.seed}")
 
 
 def check_memory(num_bytes, args):
@@ -238,7 +243,7 @@ class Run:
         for name, loss in losses.items():
             loss = loss.detach()
             if loss.device.type == "cpu" and not loss.isfinite():
-                raise RunError(f"{name} is {loss.item()}, learning has diverged")
+                raise RunError(f"{name} is {loss.item()} at step {global_step}: learning diverges")
             self._losses[name] = self._losses[name] + loss if name in self._losses else loss.clone()
 
     def add_returns(self, info, ended):
@@ -270,7 +275,9 @@ class Run:
         losses = {name: (loss / self._num_losses).item() for name, loss in self._losses.items()}
         for name, loss in losses.items():
             if not np.isfinite(loss):
-                raise RunError(f"{name} has become {loss}, learning has diverged")
+                raise RunError(
+                    f"{name} is {loss} at step {global_step} or before: learning diverges"
+                )
         if successes:
             losses["eval_success_rate"] = statistics.fmean(successes)
         self._append_csv(row | {"eval_success_rate": losses.get("eval_success_rate", "")})
@@ -362,7 +369,7 @@ class Run:
         if path.is_dir():
             return path
         if path.name == PREVIOUS:  # becomes the newest, what came after it is given up
-            os.replace(path, path.with_name(NAME))
+            write_file(path.with_name(NAME), path.read_bytes())
         return path.parent
 
     def _append_csv(self, row):

@@ -213,6 +213,14 @@ def test_an_argument_that_conflicts_is_refused_by_name(mode, text, sac_run, tmp_
     assert (sac_run / "progress.csv").read_bytes() == before
 
 
+@pytest.mark.parametrize("mode", ["--resume", "--evaluate"])
+def test_a_device_that_is_not_there_is_refused_with_a_saved_run_too(mode, tmp_path):
+    folder = train("rsac", tiny("rsac", total=20), tmp_path)
+    ended = run("rsac", [mode, folder, "--device", "cuda:77"], tmp_path)
+    assert ended.code == 2
+    assert_one_line(ended.err, "rsac", "--device cuda:77 is not to be had here")
+
+
 def test_total_steps_may_not_be_lowered(sac_run, tmp_path):
     ended = run("sac", ["--resume", sac_run, "--total-steps", 30], tmp_path)
     assert ended.code == 2

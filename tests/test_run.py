@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from argparse import Namespace
@@ -217,7 +218,7 @@ def test_environment_trouble_is_named_and_the_last_checkpoint_stands(script, wro
 def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
     ended = run("sac", tiny("sac", "--lr", 1e30, "--eval-every", 1000), tmp_path)
     assert ended.code == 1
-    assert "learning has diverged" in last_line(ended)
+    assert re.search(r"loss is (nan|-?inf) at step \d+: learning diverges", last_line(ended))
 
 
 def test_an_environment_without_a_time_limit_is_cut(tmp_path):
