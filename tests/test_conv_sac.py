@@ -22,6 +22,9 @@ from conv_sac import Agent, ReplayBuffer, channels_first, check_pixels, random_s
 STACK = 3
 
 
+HERE = "test_conv_sac:"  # a run is another process, which has to import these environments
+
+
 class Noise(gym.Env):
     """Random pictures in episodes of random length, 1 to 6 steps."""
 
@@ -370,7 +373,7 @@ def test_100_000_steps_fit_and_the_size_said_is_the_size_taken(channels, gigabyt
 
 
 def test_a_buffer_that_cannot_fit_is_refused(tmp_path):
-    argv = tiny("conv_sac", "--buffer-size", "1e10", env="NoiseFirst-v0")
+    argv = tiny("conv_sac", "--buffer-size", "1e10", env=HERE + "NoiseFirst-v0")
     ended = run("conv_sac", argv, tmp_path)
     assert ended.code == 2
     assert "--buffer-size 10000000000 needs" in ended.err
@@ -482,7 +485,7 @@ def test_the_original_encoder_has_the_published_size():
 
 @pytest.mark.parametrize("env_id", ["NoiseFirst-v0", "NoiseLast-v0", "NoiseGrey-v0"])
 def test_any_environment_with_pictures_trains(env_id, tmp_path):
-    folder = train("conv_sac", tiny("conv_sac", env=env_id, total=30), tmp_path)
+    folder = train("conv_sac", tiny("conv_sac", env=HERE + env_id, total=30), tmp_path)
     assert int(progress(folder)[-1]["num_updates"]) > 0
 
 
@@ -490,7 +493,12 @@ def test_any_environment_with_pictures_trains(env_id, tmp_path):
 def test_a_run_of_stacks_that_is_cut_and_resumed_is_the_whole_run(num_envs, tmp_path):
     argv = ["--num-envs", num_envs]
     whole, cut = (
-        train("conv_sac", tiny("conv_sac", *argv, env="ZeroPadded-v0", total=total), tmp_path, name)
+        train(
+            "conv_sac",
+            tiny("conv_sac", *argv, env=HERE + "ZeroPadded-v0", total=total),
+            tmp_path,
+            name,
+        )
         for name, total in (("whole", 88), ("cut", 44))
     )
     ended = run("conv_sac", ["--resume", cut, "--total-steps", 88], tmp_path)
@@ -514,7 +522,7 @@ def test_a_run_of_stacks_that_is_cut_and_resumed_is_the_whole_run(num_envs, tmp_
     ],
 )
 def test_what_it_cannot_learn_from_is_refused_in_one_line(env_id, more, words, tmp_path):
-    ended = run("conv_sac", tiny("conv_sac", *more, env=env_id), tmp_path)
+    ended = run("conv_sac", tiny("conv_sac", *more, env=HERE + env_id), tmp_path)
     assert ended.code == 2
     assert words in ended.err
     assert len(ended.err.splitlines()) == 1
@@ -522,7 +530,7 @@ def test_what_it_cannot_learn_from_is_refused_in_one_line(env_id, more, words, t
 
 
 def test_sac_points_from_pictures_to_conv_sac(tmp_path):
-    ended = run("sac", tiny("sac", env="NoiseFirst-v0"), tmp_path)
+    ended = run("sac", tiny("sac", env=HERE + "NoiseFirst-v0"), tmp_path)
     assert ended.code == 2
     assert "conv_sac.py" in ended.err
 
