@@ -325,6 +325,7 @@ def test_windows_are_slices_of_one_stored_episode(script, data):
     for b in range(4):
         e, episode = int(history[b, 0, 0]), int(history[b, 0, 1])
         assert (e, episode) in stored
+        assert (history[b, :, :2] == history[b, 0, :2]).all()  # padding, too
         last = lengths[e, episode]
         for j in range(history.shape[1]):
             time = start - steps + j
