@@ -96,9 +96,10 @@ def test_blocks_of_one_name_are_the_same_to_the_letter(name):
 @pytest.mark.parametrize("name", sorted(FAMILY))
 @pytest.mark.parametrize("family", [FEED_FORWARD, RECURRENT], ids=["feed-forward", "recurrent"])
 def test_within_a_family_buffer_and_evaluation_are_the_same(family, name):
-    if family & TEXTS.keys():
-        found = versions(name, family)
-        assert len(found) == 1, list(found.values())
+    if name == "ReplayBuffer":  # this one also stores the hidden state, which one memory has
+        family = family - {"rsac_sharing"}
+    found = versions(name, family)
+    assert len(found) == 1, list(found.values())
 
 
 def test_ddpg_and_td3_have_the_same_actor():
