@@ -1,4 +1,4 @@
-"""Settings for all tests: one thread each, since two tests run side by side (see pyproject.toml)."""
+"""Settings for all tests: one thread each, since two tests run side by side."""
 
 import os
 
