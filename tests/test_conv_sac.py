@@ -514,7 +514,7 @@ def test_a_run_of_stacks_that_is_cut_and_resumed_is_the_whole_run(num_envs, tmp_
 @pytest.mark.parametrize(
     ("env_id", "more", "words"),
     [
-        ("toy_envs:Toy-v0", [], "sac.py"),
+        ("Toy-v0", [], "vectors are for sac.py"),
         ("NoiseFirst-v0", ["--frame-stack", 3], "no stacks of frames"),
         ("NoiseFirst-v0", ["--frame-stack", 2], "3 channels"),
         ("NoiseTiny-v0", [], "too small"),
@@ -532,7 +532,7 @@ def test_what_it_cannot_learn_from_is_refused_in_one_line(env_id, more, words, t
 def test_sac_points_from_pictures_to_conv_sac(tmp_path):
     ended = run("sac", tiny("sac", env=HERE + "NoiseFirst-v0"), tmp_path)
     assert ended.code == 2
-    assert "conv_sac.py" in ended.err
+    assert "pictures are for conv_sac.py" in ended.err
 
 
 def test_what_stops_being_a_stack_later_is_noticed():
