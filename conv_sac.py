@@ -435,7 +435,7 @@ def update(agent, optimizers, batch, args):
     step(optimizers["actor"], pi_loss)
 
     losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "alpha": alpha}
-    losses["entropy"] = -log_prob.mean()
+    losses["entropy"] = -log_prob.detach().mean()
     if args.autotune:
         losses["alpha_loss"] = alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean()
         step(optimizers["alpha"], losses["alpha_loss"])
