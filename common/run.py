@@ -196,7 +196,7 @@ class Run:
         """args: parsed arguments.  state: of a checkpoint to go on from, None for a new run."""
         self.args, self.script = args, script
         self.stopped_by, self.last_logged, self._film = None, None, None
-        self._losses, self._num_losses, self._returns = {}, 0, []
+        self._losses, self._counts, self._returns = {}, {}, []
         self.before = state["wall_seconds"] if state else 0.0  # of earlier processes
         wandb = import_wandb() if args.track else None
         step = state["global_step"] if state else 0
@@ -208,7 +208,7 @@ class Run:
             self.folder = self._old_folder()
             self.last_logged = self._cut_progress(step)
             # What had been collected since the last row of progress.csv.
-            self._returns, self._losses, self._num_losses = state["pending"]
+            self._returns, self._losses, self._counts = state["pending"]
         self._rate_mark = (step, time.perf_counter())
         try:
             self.writer = SummaryWriter(self.folder, purge_step=step + 1 if state else None)
@@ -239,12 +239,12 @@ class Run:
         On the CPU a value that is not finite stops the run at its step. On a GPU reading a value
         would wait for the device, so there it is found at the next `log`.
         """
-        self._num_losses += 1
         for name, loss in losses.items():
             loss = loss.detach()
             if loss.device.type == "cpu" and not loss.isfinite():
                 raise RunError(f"{name} is {loss.item()} at step {global_step}: learning diverges")
             self._losses[name] = self._losses[name] + loss if name in self._losses else loss.clone()
+            self._counts[name] = self._counts.get(name, 0) + 1  # an actor may learn less often
 
     def add_returns(self, info, ended):
         """Collects the returns of training episodes that have just ended; ended: bool or (N,)."""
@@ -272,7 +272,7 @@ class Run:
             "eval_length_mean": statistics.fmean(lengths),
             "steps_per_second": round((global_step - step) / (now - then), 2),
         }
-        losses = {name: (loss / self._num_losses).item() for name, loss in self._losses.items()}
+        losses = {name: (loss / self._counts[name]).item() for name, loss in self._losses.items()}
         for name, loss in losses.items():
             if not np.isfinite(loss):
                 raise RunError(
@@ -292,7 +292,7 @@ class Run:
         self.bar.set_postfix(
             train=f"{row['train_return_mean']:.1f}", eval=f"{row['eval_return_mean']:.1f}"
         )
-        self._losses, self._num_losses, self._returns = {}, 0, []
+        self._losses, self._counts, self._returns = {}, {}, []
         self.last_logged = global_step
 
     def film(self, global_step):
@@ -317,7 +317,7 @@ class Run:
 
     def save(self, **state):
         """Writes a checkpoint; what is in it stands in each script's `save`."""
-        pending = [self._returns, self._losses, self._num_losses]
+        pending = [self._returns, self._losses, self._counts]
         args = {name: value for name, value in vars(self.args).items() if name != "typed"}
         extra = {"script": self.script, "args": args, "versions": VERSIONS, "pending": pending}
         save_checkpoint(self.folder, state | extra | {"wall_seconds": self.wall_seconds()})

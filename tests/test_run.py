@@ -29,6 +29,7 @@ from toy_envs import WRONG, Toy
 
 from common.checkpoint import load_checkpoint
 from common.envs import make_env
+from common.run import Run
 from common.video import Film, Panel, blue_white_red
 
 ONE_OF_EACH = [name for name in ("sac", "rsac") if name in SCRIPTS]
@@ -115,6 +116,16 @@ def test_tensorboard_has_the_rows_of_progress(tmp_path):
     steps = [event.step for event in events.Scalars("eval_return_mean")]
     assert steps == [0, 25, 50, 75, 100]
     assert {"qf_loss", "actor_loss", "alpha", "entropy"} <= set(events.Tags()["scalars"])
+
+
+def test_a_loss_that_comes_every_other_update_is_a_mean_over_its_own_updates():
+    run = Run.__new__(Run)
+    run._losses, run._counts = {}, {}
+    for update in range(4):
+        losses = {"qf_loss": 1.0} | ({"actor_loss": 6.0} if update % 2 else {})
+        run.add_losses(update, **{name: torch.tensor(x) for name, x in losses.items()})
+    means = {name: (x / run._counts[name]).item() for name, x in run._losses.items()}
+    assert means == {"qf_loss": 1.0, "actor_loss": 6.0}
 
 
 def test_two_runs_in_one_second_of_a_clock_that_goes_back(tmp_path):
