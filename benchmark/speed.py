@@ -88,7 +88,7 @@ class Losses:
     """What `Run.add_losses` does at every update, without a run folder."""
 
     def __init__(self):
-        self._losses, self._num_losses = {}, 0
+        self._losses, self._counts = {}, {}
 
     def add_losses(self, global_step, **losses):
         from common.run import Run
