@@ -432,9 +432,11 @@ class Run:
         return f"the run ends after step {self.bar.n}, {saved}"
 
     def _on_signal(self, number, frame):
-        if self.stopped_by:  # asked twice: stop at once
+        # One request may come twice within an instant: from make, and from what stopped make.
+        if self.stopped_by and time.monotonic() > self._asked_at + 1:  # asked again: stop at once
             raise KeyboardInterrupt
-        self.stopped_by = number
+        if not self.stopped_by:
+            self.stopped_by, self._asked_at = number, time.monotonic()
 
     def _start(self, wandb, state):
         name = self.folder.name

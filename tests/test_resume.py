@@ -62,7 +62,7 @@ def test_learning_really_happens_in_these_runs(tmp_path):
     assert int(progress(folder)[-1]["num_updates"]) == 60 - 16
 
 
-@pytest.mark.parametrize("script", [name for name in ("sac", "rsac") if name in SCRIPTS])
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_twenty_kills_change_nothing(script, tmp_path):
     whole = train(script, tiny(script, total=80), tmp_path, "whole")
     rng, kills, resumes, log = random.Random(0), 0, 0, tmp_path / "log"
@@ -116,13 +116,27 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     wait(pid, log, until=lambda: shown.exists() and "0/60" in shown.read_text())
     time.sleep(0.2)
     begun = time.perf_counter()
-    for _ in range(2):
+    for pause in (1.2, 0):
         os.kill(pid, signal.SIGINT)
-        time.sleep(0.1)
+        time.sleep(pause)
     ended = wait(pid, log)
     assert ended.code == 130
     assert "Traceback" not in ended.err
     assert time.perf_counter() - begun < 5  # the first evaluation alone takes 7 s
+
+
+def test_one_request_that_comes_twice_within_an_instant_saves_and_ends_the_run(tmp_path):
+    """`timeout make train` signals the whole group, and make passes the signal on."""
+    log, folder = tmp_path / "log", tmp_path / "runs" / "run"
+    argv = tiny("sac", "--run-name", "run", "--log-dir", tmp_path / "runs", total=10**6)
+    pid = launch("sac", argv, log, "slow_steps", 0.3)
+    wait_for(folder / "progress.csv", pid, log)
+    for _ in range(2):
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(0.1)  # two signals at the very same time arrive as one
+    ended = wait(pid, log)
+    assert ended.code == 143, ended.err
+    assert (folder / "checkpoint.pt").exists()
 
 
 @pytest.mark.parametrize("script", [name for name in ("sac", "rsac") if name in SCRIPTS])
