@@ -100,6 +100,7 @@ def run_cli(main, *args):
     except KeyboardInterrupt:
         words, code = "interrupted", 130
     words = "; ".join([words, *(close() for close in closing)])
-    program = sys.argv[0].rsplit("/", 1)[-1]
+    *_, package, program = ["", *sys.argv[0].split("/")]
+    program = f"python -m {package}" if program == "__main__.py" else program
     print(f"{program}: error: {' '.join(words.split())}", file=sys.stderr)
     sys.exit(code)
