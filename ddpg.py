@@ -196,9 +196,10 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
+    """Bootstrapped target y = r + gamma (1 - d) V(o').
 
     reward, terminated, next_value: (B, 1) or (B, T, 1).  gamma: discount per env step.
+    The y of arXiv:1509.02971v6, Algorithm 1, with the factor (1 - d) that all code has.
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation.
     Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).

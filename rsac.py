@@ -357,9 +357,10 @@ def join(obs, last_action, last_reward, ended=False):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
+    """Bootstrapped target y = r + gamma (1 - d) V(o').
 
     reward, terminated, next_value: (B, 1) or (B, T, 1).  gamma: discount per env step.
+    The y of arXiv:1509.02971v6, Algorithm 1, with the factor (1 - d) that all code has.
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation.
     Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
@@ -383,8 +384,8 @@ def actor_loss(log_prob, q1, q2, alpha):
 def alpha_loss(log_alpha, log_prob, target_entropy):
     """Raises alpha while the entropy, -log_prob, is below its target, per element.
 
-    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha as in the authors' code: the
-    same sign, and steps that do not shrink with alpha.
+    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha as in the authors' first
+    code: the same sign, and steps that do not shrink with alpha.
     """
     return -log_alpha * (log_prob.detach() + target_entropy)
 

@@ -4,8 +4,8 @@ The return gets a bonus for the entropy of the policy. So the actor is stochasti
 itself, and a temperature alpha, tuned to a target entropy, weighs the bonus against the reward.
 Extends td3.py: the target policy's noise and the policy delay go, entropy and alpha come.
 
-Papers: Haarnoja et al. 2018, arXiv:1801.01290v2 (soft actor-critic) and arXiv:1812.05905v2 (two
-critics, automatic alpha). Fujimoto et al. 2018, arXiv:1802.09477v3 (the lower of two critics).
+Papers: Haarnoja et al. 2018, arXiv:1801.01290v2 (soft actor-critic) and arXiv:1812.05905v2 (no
+value network, automatic alpha). Fujimoto et al. 2018, arXiv:1802.09477v3 (lower of two critics).
 
     python sac.py --env-id Pendulum-v1
 
@@ -230,9 +230,10 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
+    """Bootstrapped target y = r + gamma (1 - d) V(o').
 
     reward, terminated, next_value: (B, 1) or (B, T, 1).  gamma: discount per env step.
+    The y of arXiv:1509.02971v6, Algorithm 1, with the factor (1 - d) that all code has.
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation.
     Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
@@ -256,8 +257,8 @@ def actor_loss(log_prob, q1, q2, alpha):
 def alpha_loss(log_alpha, log_prob, target_entropy):
     """Raises alpha while the entropy, -log_prob, is below its target, per element.
 
-    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha as in the authors' code: the
-    same sign, and steps that do not shrink with alpha.
+    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha as in the authors' first
+    code: the same sign, and steps that do not shrink with alpha.
     """
     return -log_alpha * (log_prob.detach() + target_entropy)
 

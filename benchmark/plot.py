@@ -265,7 +265,7 @@ def interquartile_mean(scores, resamples, seed=0):
     """Mean of the middle half of all scores and its 95 % interval: iqm, low, high, each (points,).
 
     scores: for each task (seeds, points). The bootstrap draws seeds anew within each task, as in
-    Agarwal et al. 2021, arXiv:2108.13264, Section 4.1. One seed alone has no interval.
+    Agarwal et al. 2021, arXiv:2108.13264. One seed alone has no interval.
     """
     from scipy.stats import bootstrap, trim_mean
 
