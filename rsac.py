@@ -55,7 +55,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("entropy").add_argument
     add("--autotune", action=BooleanOptionalAction, default=True, help="learn alpha")
-    add("--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned")
+    add("--alpha", type=number(0), help="entropy weight, its start if learned; see start_alpha")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not given")
 
     add = parser.add_argument_group("memory").add_argument
@@ -315,7 +315,8 @@ class Agent(nn.Module):
         self.actor = Actor(self.actor_rnn.feat_dim, action_dim, args.hidden_dims)
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
-        self.log_alpha = nn.Parameter(torch.tensor(args.alpha).log(), args.autotune)
+        alpha = 1.0 if args.alpha is None else args.alpha
+        self.log_alpha = nn.Parameter(torch.tensor(alpha).log(), args.autotune)
         # The networks that act in training: the learner itself, or a copy that stays the same
         # for a whole episode, so that its hidden state stems from one set of weights.
         self.policy = self.behaviour = nn.ModuleList([self.actor_rnn, self.actor])
@@ -393,6 +394,16 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
 def masked_mean(x, mask):
     """Mean over real steps: padding touches neither the sum nor the count.  x, mask: (B, T, 1)"""
     return torch.where(mask > 0, x, 0).sum() / mask.sum()
+
+
+@torch.no_grad()
+def start_alpha(agent, buffer):
+    """Alpha is a price in rewards, so it starts at the mean size of those of the random steps.
+
+    Not in the papers. With 1 where rewards are around 7, the policy settles before it has explored.
+    """
+    reward = buffer.rows[..., -2][buffer.t >= 0]
+    agent.log_alpha.fill_(np.log(np.abs(reward).mean() or 1.0))
 
 
 @torch.no_grad()
@@ -594,6 +605,8 @@ def main(args):
         # Learn
         periods = (global_step - args.learning_starts) // args.update_every
         while num_updates < int(periods * args.update_every * args.updates_per_step):
+            if num_updates == 0 and args.alpha is None:
+                start_alpha(agent, buffer)
             if args.lr_schedule == "linear":
                 scale_lr(optimizers, 1 - global_step / args.total_steps)
             sample = buffer.sample(args.batch_size, args.sequence_length, args.burn_in, rng)

@@ -52,7 +52,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("entropy").add_argument
     add("--autotune", action=BooleanOptionalAction, default=True, help="learn alpha")
-    add("--alpha", type=number(0), default=1.0, help="entropy weight, its start if learned")
+    add("--alpha", type=number(0), help="entropy weight, its start if learned; see start_alpha")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not given")
 
     add = parser.add_argument_group("evaluation and logging").add_argument
@@ -215,7 +215,8 @@ class Agent(nn.Module):
         self.actor = Actor(obs_dim, action_dim, args.hidden_dims)
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
-        self.log_alpha = nn.Parameter(torch.tensor(args.alpha).log(), args.autotune)
+        alpha = 1.0 if args.alpha is None else args.alpha
+        self.log_alpha = nn.Parameter(torch.tensor(alpha).log(), args.autotune)
         self.to(args.device)
 
     @torch.no_grad()
@@ -261,6 +262,16 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
     code: the same sign, and steps that do not shrink with alpha.
     """
     return -log_alpha * (log_prob.detach() + target_entropy)
+
+
+@torch.no_grad()
+def start_alpha(agent, buffer):
+    """Alpha is a price in rewards, so it starts at the mean size of those of the random steps.
+
+    Not in the papers. With 1 where rewards are around 7, the policy settles before it has explored.
+    """
+    reward = buffer.rows[..., -2][buffer.t >= 0]
+    agent.log_alpha.fill_(np.log(np.abs(reward).mean() or 1.0))
 
 
 @torch.no_grad()
@@ -425,6 +436,8 @@ def main(args):
         # Learn
         periods = (global_step - args.learning_starts) // args.update_every
         while num_updates < int(periods * args.update_every * args.updates_per_step):
+            if num_updates == 0 and args.alpha is None:
+                start_alpha(agent, buffer)
             if args.lr_schedule == "linear":
                 scale_lr(optimizers, 1 - global_step / args.total_steps)
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]

@@ -4,10 +4,10 @@
     python -m benchmark.plot runs/compare_sb3 --out docs/_static/sb3
 
 For each script and seed, trains ours in a process of its own and Stable-Baselines3 here, both with
-the script's default arguments, and leaves a run folder with a progress.csv for each:
-<env>__sac__<seed> and <env>__sb3-sac__<seed>. Runs that are complete are not repeated. The table at
-the end has mean and standard deviation over seeds of the final return, which is the mean of the
-last tenth of the evaluations.
+the script's default arguments (sac with --alpha 1), and leaves a run folder with a progress.csv for
+each: <env>__sac__<seed> and <env>__sb3-sac__<seed>. Runs that are complete are not repeated. The
+table at the end has mean and standard deviation over seeds of the final return, which is the mean
+of the last tenth of the evaluations.
 """
 
 import csv
@@ -25,6 +25,7 @@ from common.cli import Parser, integer, run_cli
 from common.errors import RunError
 
 SCRIPTS = ("ddpg", "td3", "sac")
+STARTS = {"sac": ["--alpha", "1.0"]}  # that of Stable-Baselines3's "auto"
 LAST = 0.1  # part of a run whose evaluations make its final return, as in benchmark.plot
 
 
@@ -87,6 +88,7 @@ def train_ours(script, seed, folder, args):
     command = [sys.executable, find_script(script)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
+    command += STARTS.get(script, [])
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         lines = result.stderr.strip().splitlines() or ["no output"]
@@ -115,7 +117,7 @@ def make_sb3(script, env, args, **more):
         "device": args.device,
     }
     if script.endswith("sac"):
-        options["ent_coef"] = f"auto_{args.alpha}" if args.autotune else args.alpha
+        options["ent_coef"] = f"auto_{args.alpha or 1.0}" if args.autotune else args.alpha
     else:
         size = env.action_space.shape
         options["action_noise"] = NormalActionNoise(
@@ -170,7 +172,8 @@ def train_sb3(script, seed, folder, args):
     from common.run import COLUMNS
 
     module = importlib.import_module(script)
-    its = module.parse_args(["--seed", str(seed), "--env-id", args.env_id])
+    argv = ["--seed", str(seed), "--env-id", args.env_id, *STARTS.get(script, [])]
+    its = module.parse_args(argv)
     torch.set_num_threads(args.num_threads)
     model = make_sb3(script, make_env(args.env_id, seed), its)
     eval_env = make_env(args.env_id)
