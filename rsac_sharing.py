@@ -48,7 +48,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    add("--tau", type=number(0, 1), default=0.01, help="step of targets towards online networks")
+    add("--tau", type=number(0, 1), default=0.02, help="step of targets towards online networks")
     add("--lr", type=number(0), default=2e-3, help="learning rate (Adam), memories apart")
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
 
