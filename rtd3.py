@@ -52,7 +52,7 @@ def parse_args(argv=None):
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
 
     add = parser.add_argument_group("exploration").add_argument
-    add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
+    add("--exploration-noise", type=number(0), default=0.3, help="std [half action range]")
 
     add = parser.add_argument_group("targets").add_argument
     add("--target-noise", type=number(0), default=0.2, help="std [half action range]")
