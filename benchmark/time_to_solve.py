@@ -2,6 +2,10 @@
 
     python -m benchmark.time_to_solve --script rsac --env-id pendulum-p-v0 --threshold -200 \\
         --seeds 0 1 2 3 4 -- --eval-every 500
+    python -m benchmark.time_to_solve --script rsac --env-id pendulum-va-v0 --threshold -230 \\
+        --seeds 0 1 2 --read docs/results/curves
+
+The second form trains nothing: it reads what the runs of a sweep, or copies of them, have left.
 
 A run solves the task at its first evaluation with a mean return of at least the threshold. Time is
 counted by the run itself, from the start of its process, and is rounded up to the evaluation that
@@ -19,7 +23,7 @@ from pathlib import Path
 
 from benchmark import check_env_id, find_script, machine, read_curve
 from common.cli import Parser, integer, run_cli
-from common.errors import RunError
+from common.errors import RunError, UserError
 
 
 def parse_args(argv=None):
@@ -34,6 +38,7 @@ def parse_args(argv=None):
     add("--threshold", type=float, required=True, help="mean evaluation return that counts")
     add("--seeds", nargs="+", type=integer(0, 2**31), default=[0, 1, 2, 3, 4], metavar="N")
     add("--whole", action="store_true", help="let runs go on to their end after solving")
+    add("--read", metavar="DIR", help="no training: take the runs that are there")
     add("--keep", metavar="DIR", help="keep the run folders there")
     add("--out", metavar="FILE", help="write a CSV")
     args = parser.parse_args(argv[:cut])
@@ -49,9 +54,9 @@ def main(args):
     rows = []
     try:
         for seed in args.seeds:
-            rows.append(
-                [script.stem, args.env_id, seed, args.threshold, *race(args, seed, log_dir)]
-            )
+            name = f"{args.env_id.replace(':', '_').replace('/', '_')}__{script.stem}__{seed}"
+            result = find(args, name) if args.read else race(args, seed, name, log_dir)
+            rows.append([script.stem, args.env_id, seed, args.threshold, *result])
             seconds, step, value = rows[-1][4:]
             solved = f"{seconds:9.1f}{step:>8}" if seconds is not None else f"{'-':>9}{'-':>8}"
             print(f"{seed:>6}{solved}{value:>9.1f}", flush=True)
@@ -68,16 +73,33 @@ def main(args):
             csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
-def race(args, seed, log_dir):
-    """One run. Returns seconds, step and return of the evaluation that solved the task.
+def solution(curve, threshold):
+    """Seconds, step and return of the evaluation that solved the task.
 
-    If none did: None, None and the best return. Raises RunError if the run fails.
+    If none did: None, None and the best return.
     """
-    name = f"{args.env_id.replace(':', '_').replace('/', '_')}__{Path(args.script).stem}__{seed}"
+    values = curve["eval_return_mean"]
+    for k, value in enumerate(values):
+        if value >= threshold:
+            return float(curve["wall_seconds"][k]), int(curve["global_step"][k]), float(value)
+    return None, None, float(values.max())
+
+
+def find(args, name):
+    """The solution of a run that is there, or of its copy by benchmark.plot --collect."""
+    folder = Path(args.read)
+    for path in (folder / name / "progress.csv", folder / f"{name}.csv"):
+        if path.exists():
+            return solution(read_curve(path), args.threshold)
+    raise UserError(f"there is no run {name} in {folder}")
+
+
+def race(args, seed, name, log_dir):
+    """The solution of a new run, which ends there. Raises RunError if it fails."""
     command = [sys.executable, find_script(args.script), "--env-id", args.env_id]
     command += ["--seed", str(seed), "--log-dir", log_dir, "--run-name", name, *args.options]
     log_dir.mkdir(parents=True, exist_ok=True)
-    log_path, curve, solved = log_dir / f"{name}.log", None, []
+    log_path, curve, solved = log_dir / f"{name}.log", None, False
     with open(log_path, "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
@@ -89,18 +111,14 @@ def race(args, seed, log_dir):
                     curve = read_curve(log_dir / name / "progress.csv")
                 except (OSError, ValueError):  # not there yet, or a row is being written
                     continue
-                solved = [k for k, v in enumerate(curve["eval_return_mean"]) if v >= args.threshold]
+                solved = solution(curve, args.threshold)[0] is not None
         finally:
             process.terminate()  # does nothing to one that has ended
             process.wait()
     if curve is None or (process.returncode != 0 and not solved):
         lines = log_path.read_text(errors="replace").strip().splitlines() or ["no output"]
         raise RunError(f"seed {seed} failed with exit code {process.returncode}: {lines[-1]}")
-    values = curve["eval_return_mean"]
-    if not solved:
-        return None, None, float(values.max())
-    k = solved[0]
-    return float(curve["wall_seconds"][k]), int(curve["global_step"][k]), float(values[k])
+    return solution(curve, args.threshold)
 
 
 if __name__ == "__main__":

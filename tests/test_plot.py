@@ -340,3 +340,34 @@ def test_a_path_that_is_not_there_is_a_user_error():
 def test_a_growing_file_is_read_up_to_now(tmp_path):
     path = write_run(tmp_path, "e-v0__rsac__0", [1, 2, 3])
     assert read_curve(path)["eval_return_mean"].tolist() == [1, 2, 3]
+
+
+# ---- The figures of the docs ----
+
+PAGE = (ROOT / "docs/results.md").read_text()
+COMMANDS = re.findall(
+    r"^python -m benchmark\.plot (docs/results.*--out docs/_static/.*)$", PAGE, re.M
+)
+
+
+def test_the_page_of_results_names_commands_for_figures():
+    assert COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_figure_and_its_table_are_those_of_the_data(command, tmp_path):
+    args = plot.parse_args(command.split())
+    out, args.out = ROOT / args.out, str(tmp_path / Path(args.out).name)
+    args.paths, args.baselines = [ROOT / path for path in args.paths], ROOT / args.baselines
+    plot.main(args)
+    for line in Path(f"{args.out}.md").read_text().splitlines():
+        assert line in PAGE, "docs/results.md does not have the table as it is drawn now"
+    drawn = sorted(tmp_path.glob("*.svg"))
+    assert len(drawn) >= 2
+    for path in drawn:
+        mine, committed = path.read_text(), (out.parent / path.name).read_text()
+        made_by = [re.search(r"Matplotlib v([\d.]+)", text)[1] for text in (mine, committed)]
+        if made_by[0] != made_by[1]:
+            pytest.skip(f"the figure was drawn by Matplotlib {made_by[1]}, here is {made_by[0]}")
+        assert mine == committed, f"{path.name} is older than its data; see the command above it"
+        assert (out.parent / path.with_suffix(".png").name).exists()

@@ -330,8 +330,8 @@ def test_last_lines_skip_progress_bars(tmp_path):
 
 
 def test_time_to_solve_reports_the_first_evaluation_over_the_threshold(tmp_path):
-    words = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 301, "--seeds", 0, 1, 2]
-    words += ["--keep", tmp_path, "--out", tmp_path / "times.csv"]
+    task = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 301, "--seeds", 0, 1, 2]
+    words = [*task, "--keep", tmp_path, "--out", tmp_path / "times.csv"]
     words += ["--", "--total-steps", 1000, "--seconds-per-row", 0.05]
     code, out, err = run(*words, module="time_to_solve")
     assert code == 0, err
@@ -345,6 +345,8 @@ def test_time_to_solve_reports_the_first_evaluation_over_the_threshold(tmp_path)
             curve = {r["global_step"]: float(r["wall_seconds"]) for r in csv.DictReader(file)}
         assert float(row["wall_seconds"]) == curve[row["global_step"]]
     assert "3 of 3 seeds solved it" in out
+    _, read, _ = run(*task, "--read", tmp_path, module="time_to_solve")
+    assert read == out
 
 
 def test_time_to_solve_counts_seeds_that_never_solve():
