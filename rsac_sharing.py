@@ -65,6 +65,7 @@ def parse_args(argv=None):
     add("--rnn-layers", type=integer(1), default=1, help="layers of the memory")
     add("--rnn-lr", type=number(0), default=3e-3, help="learning rate of the memories")
     add("--memory-input", choices=list(MEMORY_INPUTS), default="obs-action", help="what it reads")
+    add("--rescale", action=BooleanOptionalAction, default=True, help="its inputs, to [-1, 1]")
     add("--skip", action=BooleanOptionalAction, default=True, help="heads also see the observation")
     add("--rnn-target", action=BooleanOptionalAction, default=True, help="target memories, too")
     add("--behaviour-refresh", choices=["step", "episode"], default="step", help="new weights act")
@@ -221,21 +222,19 @@ class Memory(nn.Module):
         self.input_dim = obs_dim + widths[args.memory_input]
         cell = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[args.rnn]
         self.rnn = cell(self.input_dim, args.rnn_hidden, args.rnn_layers, batch_first=True)
-        # PyTorch's default lets a few inputs drown among many recurrent weights, and learning waits
-        # long for the memory to see anything: larger input weights, orthogonal recurrent ones.
-        for name, weight in self.rnn.named_parameters():
-            if name.startswith("weight_ih"):
-                nn.init.uniform_(weight, -2 / weight.shape[1] ** 0.5, 2 / weight.shape[1] ** 0.5)
-            elif name.startswith("weight_hh"):
-                for gate in weight.data.split(args.rnn_hidden):
-                    nn.init.orthogonal_(gate)
-            else:
-                nn.init.zeros_(weight)
+        if args.rescale:
+            # PyTorch's default lets a few inputs drown among many recurrent weights, and learning
+            # waits long for the memory to see anything: larger input weights.
+            for name, weight in self.rnn.named_parameters():
+                if name.startswith("weight_ih"):
+                    limit = 2 / weight.shape[1] ** 0.5
+                    nn.init.uniform_(weight, -limit, limit)
+        self.register_buffer("unit", torch.ones(self.input_dim))  # see start_memory
         self.feat_dim = args.rnn_hidden + (obs_dim if args.skip else 0)
 
     def forward(self, history, hidden=None):
         """history (B, T, .), hidden before it -> feat (B, T, feat_dim), hidden after it"""
-        feat, hidden = self.rnn(history[..., : self.input_dim], hidden)
+        feat, hidden = self.rnn(history[..., : self.input_dim] / self.unit, hidden)
         if self.skip:
             feat = torch.cat([feat, history[..., : self.obs_dim]], dim=-1)
         return feat, hidden
@@ -415,6 +414,18 @@ def start_alpha(agent, buffer):
     """
     reward = buffer.rows[..., -2][buffer.t >= 0]
     agent.log_alpha.fill_(np.log(np.abs(reward).mean() or 1.0))
+
+
+@torch.no_grad()
+def start_memory(agent, buffer):
+    """The memories read each input as a part of its largest value in the random steps.
+
+    Inputs far beyond 1, such as speeds, would saturate the gates, which then see no difference.
+    """
+    largest = torch.from_numpy(np.abs(buffer.rows[buffer.t >= 0]).max(axis=0))
+    for module in agent.modules():
+        if isinstance(module, Memory):
+            module.unit.copy_(largest[: module.input_dim].clamp(min=0.1))
 
 
 @torch.no_grad()
@@ -621,6 +632,8 @@ def main(args):
         while num_updates < int(periods * args.update_every * args.updates_per_step):
             if num_updates == 0 and args.alpha is None:
                 start_alpha(agent, buffer)
+            if num_updates == 0 and args.rescale:
+                start_memory(agent, buffer)
             if args.lr_schedule == "linear":
                 scale_lr(optimizers, 1 - global_step / args.total_steps)
             sample = buffer.sample(args.batch_size, args.sequence_length, args.burn_in, rng)
