@@ -15,6 +15,7 @@ from docs_site import DOCS, MARKDOWN, PAGES, ROOT, build, fences, outside_fences
 
 QUOTE = re.compile(r"^\[(\w+)\.py: ([^\]]+)\]\(\.\./(\w+)\.py\)$", re.M)
 DIFF = re.compile(r"^\[diff (\w+)\.py (\w+)\.py(?:: ([\w.]+))?\]\(\.\./(\w+)\.py\)$", re.M)
+TEST = re.compile(r"\b(test_\w+\.py)::(test_\w+)")
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 EXISTING = scripts.existing()
 pytestmark = pytest.mark.timeout(900)  # the first test that needs the site builds it
@@ -87,6 +88,13 @@ def test_the_map_shows_the_diff_of_every_pair_of_siblings():
     text = (DOCS / "reading.md").read_text()
     shown = {(m[1], m[2]) for m in DIFF.finditer(text) if not m[3]}
     assert shown == {(old, new) for new, old in scripts.EXTENDS.items() if old}
+
+
+def test_every_test_that_a_page_names_exists():
+    named = {m.groups() for _, m in found(TEST)}
+    assert len(named) > 20
+    sources = {p.name: p.read_text() for p in (ROOT / "tests").glob("test_*.py")}
+    assert {x for x in named if f"\ndef {x[1]}(" not in sources.get(x[0], "")} == set()
 
 
 # ---- Arguments ----

@@ -1,5 +1,5 @@
 """Losses, targets and whole updates of the feed-forward scripts, against numbers worked out by
-hand, `torch.distributions` and Stable-Baselines3."""
+hand, `torch.distributions` and Stable-Baselines3; and what the loops of all scripts learn from."""
 
 import copy
 import math
@@ -12,11 +12,19 @@ import torch
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
+import conv_sac
 import ddpg
+import rdpg
+import rsac
+import rsac_sharing
+import rtd3
 import sac
 import td3
 
 SCRIPTS = [ddpg, td3, sac]
+RECURRENT = [rdpg, rtd3, rsac, rsac_sharing]
+WITH_ENTROPY = [sac, rsac, rsac_sharing, conv_sac]
+PICTURE = (36, 36)
 B, OBS_DIM, ACTION_DIM = 64, 5, 2
 
 
@@ -24,7 +32,7 @@ def make_agent(script, *options):
     torch.manual_seed(0)
     args = script.parse_args(["--hidden-dims", "32", "32", *options])
     args.target_entropy = -float(ACTION_DIM)
-    agent = script.Agent(OBS_DIM, ACTION_DIM, args)
+    agent = script.Agent(PICTURE if script is conv_sac else OBS_DIM, ACTION_DIM, args)
     return agent, script.make_optimizers(agent, args), args
 
 
@@ -62,66 +70,79 @@ def test_the_target_refuses_shapes_that_would_broadcast(script):
 class TwoStates(gym.Env):
     """0 -> 1 -> 2, and there the episode ends; rewards 1 and 2.  end: terminated or truncated."""
 
-    observation_space = gym.spaces.Box(0, 2, (1,))
     action_space = gym.spaces.Box(-1, 1, (1,))
 
-    def __init__(self, end, render_mode=None):
+    def __init__(self, end, shape, dtype, render_mode=None):
         self.end = end
+        self.observation_space = gym.spaces.Box(0, 255, shape, dtype)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.place = 0
-        return np.zeros(1, np.float32), {}
+        return self.observe(), {}
 
     def step(self, action):
         self.place += 1
         ended = self.place == 2
-        obs = np.array([self.place], np.float32)
-        terminated, truncated = (
-            ended and self.end == "terminated",
-            ended and self.end != "terminated",
-        )
-        return obs, float(self.place), terminated, truncated, {}
+        terminated, truncated = (ended and self.end == x for x in ("terminated", "truncated"))
+        return self.observe(), float(self.place), terminated, truncated, {}
+
+    def observe(self):
+        return np.full(self.observation_space.shape, self.place, self.observation_space.dtype)
 
 
 for end in ("terminated", "truncated"):
-    gym.register(f"TwoStates-{end}-v0", TwoStates, kwargs={"end": end})
+    for name, shape, dtype in (("TwoStates", (1,), np.float32), ("Pictures", PICTURE, np.uint8)):
+        kwargs = {"end": end, "shape": shape, "dtype": dtype}
+        gym.register(f"{name}-{end}-v0", TwoStates, max_episode_steps=9, kwargs=kwargs)
+
+
+def run_two_states(script, folder, *options, end="truncated"):
+    """Runs the script's own loop; it learns at each of the steps 7 to 12."""
+    name = "Pictures" if script is conv_sac else "TwoStates"
+    argv = ["--env-id", f"{name}-{end}-v0", "--log-dir", str(folder), "--eval-episodes", "1"]
+    argv += ["--total-steps", "12", "--learning-starts", "6", "--updates-per-step", "1"]
+    argv += ["--batch-size", "32", "--buffer-size", "1000", "--hidden-dims", "8"]
+    argv += ["--rnn-hidden", "5", "--sequence-length", "1"] if script in RECURRENT else []
+    script.main(script.parse_args([*argv, "--num-threads", "1", *options]))
 
 
 def learn_on_two_states(script, end, num_envs, folder, monkeypatch):
-    """Runs the script's own loop where the next value is 10 o'.  Returns {obs: (next_obs, y)}."""
-    targets, real_td_target, real_update = [], script.td_target, script.update
-
-    def ten_times(obs, action):
-        return 10 * obs if script is ddpg else (10 * obs, 10 * obs)
+    """Runs the script's own loop where the next value is 10 o'.  Returns {o: {(o', y)}}."""
+    targets, seen, real_td_target, real_update = [], {}, script.td_target, script.update
 
     def watched_td_target(*args):
         targets.append(real_td_target(*args))
         return targets[-1]
 
-    seen = {}
+    def ten_times(feat, action):  # the last feature is the observation
+        q = 10 * feat[..., -1:]
+        return q if script in (ddpg, rdpg) else (q, q)
 
     def watched_update(agent, optimizers, batch, *args):
-        critics = agent.qf1_target if script is ddpg else agent.critics_target
+        critics = agent.qf1_target if script in (ddpg, rdpg) else agent.critics_target
         critics.forward = ten_times
+        if script is conv_sac:
+            critics.encoder.forward = lambda obs: obs.mean(dim=(-2, -1))
         losses = real_update(agent, optimizers, batch, *args)
-        for obs, next_obs, y in zip(batch[0], batch[3], targets[-1], strict=True):
-            seen.setdefault(obs.item(), set()).add((next_obs.item(), y.item()))
+        obs, next_obs = batch[0], batch[3]
+        if script in RECURRENT:  # history of windows of one step
+            obs, next_obs = batch[0][:, -2], batch[0][:, -1]
+        first = (x.flatten(1)[:, 0].tolist() for x in (obs, next_obs, targets[-1]))
+        for o, next_o, y in zip(*first, strict=True):
+            seen.setdefault(o, set()).add((next_o, y))
         return losses
 
     monkeypatch.setattr(script, "td_target", watched_td_target)
     monkeypatch.setattr(script, "update", watched_update)
-    options = ["--env-id", f"TwoStates-{end}-v0", "--log-dir", str(folder), "--gamma", "0.5"]
-    options += ["--total-steps", "12", "--learning-starts", "6", "--batch-size", "32"]
-    options += ["--hidden-dims", "8", "--eval-episodes", "1", "--num-threads", "1"]
-    options += ["--num-envs", str(num_envs), "--buffer-size", "1000"]
-    options += ["--no-autotune", "--alpha", "0"] if script is sac else []
-    script.main(script.parse_args(options))
+    options = ["--gamma", "0.5", "--num-envs", str(num_envs)]
+    options += ["--no-autotune", "--alpha", "0"] if script in WITH_ENTROPY else []
+    run_two_states(script, folder, *options, end=end)
     return seen
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [*SCRIPTS, *RECURRENT, conv_sac])
 def test_a_terminated_episode_is_worth_its_last_reward(script, num_envs, tmp_path, monkeypatch):
     seen = learn_on_two_states(script, "terminated", num_envs, tmp_path, monkeypatch)
     # By hand: y(0) = 1 + 0.5 * 10 * 1, y(1) = 2.
@@ -129,11 +150,24 @@ def test_a_terminated_episode_is_worth_its_last_reward(script, num_envs, tmp_pat
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [*SCRIPTS, *RECURRENT, conv_sac])
 def test_a_truncated_episode_is_worth_what_would_follow(script, num_envs, tmp_path, monkeypatch):
     seen = learn_on_two_states(script, "truncated", num_envs, tmp_path, monkeypatch)
     # By hand: y(0) = 1 + 0.5 * 10 * 1, y(1) = 2 + 0.5 * 10 * 2, from the true last observation.
     assert seen == {0.0: {(1.0, 6.0)}, 1.0: {(2.0, 12.0)}}
+
+
+@pytest.mark.parametrize("script", [td3, rtd3])
+def test_noisy_next_actions_stay_in_bounds(script, tmp_path, monkeypatch):
+    actions, real_update = [], script.update
+
+    def watched_update(agent, *args):
+        agent.critics_target.register_forward_pre_hook(lambda _, x: actions.append(x[1]))
+        return real_update(agent, *args)
+
+    monkeypatch.setattr(script, "update", watched_update)
+    run_two_states(script, tmp_path, "--target-noise", "1", "--noise-clip", "1")
+    assert torch.cat(actions).abs().max() == 1.0
 
 
 # ---- SAC's log-probability ----
@@ -213,41 +247,63 @@ def test_the_actor_loss_leaves_the_gradients_of_the_critics_alone(script, monkey
         assert torch.equal(before, p.grad)
 
 
-def test_between_delayed_updates_only_the_critics_of_td3_move():
-    agent, optimizers, args = make_agent(td3)
-    before = copy.deepcopy(agent.state_dict())
-    update(td3, agent, optimizers, make_batch(0), args, num_updates=1)
-    moved = {
-        name.split(".")[0] for name, x in agent.state_dict().items() if (x != before[name]).any()
-    }
-    assert moved == {"critics"}
+@pytest.mark.parametrize("script", [td3, rtd3])
+def test_all_but_the_critics_move_at_every_policy_delay_th_update(script, tmp_path, monkeypatch):
+    moved, parts, real_update = [], set(), script.update
+
+    def watched_update(agent, *args):
+        before = copy.deepcopy(dict(agent.named_parameters()))
+        losses = real_update(agent, *args)
+        parts.update(name.split(".")[0] for name in before)
+        changed = (name for name, p in agent.named_parameters() if not p.equal(before[name]))
+        moved.append({name.split(".")[0] for name in changed})
+        return losses
+
+    monkeypatch.setattr(script, "update", watched_update)
+    run_two_states(script, tmp_path, "--policy-delay", "3")
+    assert moved == 2 * [{"critics"}, {"critics"}, parts]
 
 
-def test_every_policy_delay_th_update_of_td3_moves_the_actor(tmp_path, monkeypatch):
-    flags, real_update = [], td3.update
-    monkeypatch.setattr(td3, "update", lambda *a: flags.append(a[-1]) or real_update(*a))
-    options = [
-        "--env-id",
-        "TwoStates-truncated-v0",
-        "--log-dir",
-        str(tmp_path),
-        "--policy-delay",
-        "3",
-    ]
-    options += ["--total-steps", "14", "--learning-starts", "8", "--batch-size", "4"]
-    options += ["--hidden-dims", "8", "--eval-episodes", "1", "--buffer-size", "100"]
-    td3.main(td3.parse_args(options))
-    assert flags == [False, False, True, False, False, True]
+# ---- How an agent starts and explores ----
 
 
-@pytest.mark.parametrize("script", [ddpg, td3])
+@pytest.mark.parametrize("script", [td3, rtd3, *WITH_ENTROPY])
+def test_twin_critics_start_with_different_weights(script):
+    options = ["--rnn-per-critic"] if script in (rtd3, rsac) else []
+    critics = make_agent(script, *options)[0].critics
+    for one, other in [(critics.qf1, critics.qf2), *([critics.rnns] if options else [])]:
+        for p, q in zip(one.parameters(), other.parameters(), strict=True):
+            assert not p.equal(q)
+
+
+@pytest.mark.parametrize("script", [ddpg, td3, rdpg, rtd3])
 def test_exploration_noise_has_the_asked_size_and_stays_in_bounds(script):
     agent, _, _ = make_agent(script, "--exploration-noise", "0.3")
-    obs = np.zeros((20_000, OBS_DIM), np.float32)
-    noise = agent.act(obs) - agent.act(obs, deterministic=True)
-    assert noise.std() == pytest.approx(0.3, rel=0.03)
+    width = OBS_DIM + ACTION_DIM + 1 if script in RECURRENT else OBS_DIM
+
+    def act(**options):
+        action = agent.act(np.zeros((20_000, width), np.float32), **options)
+        return action[0] if script in RECURRENT else action
+
+    without = act(deterministic=True)
+    assert np.ptp(without, axis=0).max() < 1e-6
+    assert (act() - without).std() == pytest.approx(0.3, rel=0.03)
     agent.exploration_noise = 10.0
-    assert abs(agent.act(obs)).max() == 1.0
+    assert abs(act()).max() == 1.0
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, *RECURRENT, conv_sac])
+def test_training_explores_and_evaluation_does_not(script, tmp_path, monkeypatch):
+    flags, real_act = [], script.Agent.act
+
+    def watched_act(self, *args, deterministic=False):
+        flags.append(deterministic)
+        return real_act(self, *args, deterministic=deterministic)
+
+    monkeypatch.setattr(script.Agent, "act", watched_act)
+    run_two_states(script, tmp_path)
+    steps = 12 if script in RECURRENT else 6  # the memory reads on during the random steps
+    assert flags == [True] * 2 + [False] * steps + [True] * 2
 
 
 # ---- Whole updates against Stable-Baselines3 ----

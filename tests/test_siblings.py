@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import functools
 import re
 from pathlib import Path
 
@@ -49,6 +50,7 @@ BANNERS = [
 BUDGETS = {("ddpg", "td3"): 56, ("td3", "sac"): 100}
 
 
+@functools.cache
 def blocks(text):
     """Top-level classes, functions and constants of a script: name -> source."""
     found = {}
