@@ -41,7 +41,7 @@ def learn(script, probe, tmp_path, steps, *more):
         ("rtd3", "CueRecall5", 1500, []),
         ("rsac_sharing", "CueRecall10", 1500, []),
         # Gates that are half open at first let little of a cue through 20 steps of an LSTM.
-        ("rsac", "CueRecall20", 1500, ["--rnn", "rnn"]),
+        ("rsac", "CueRecall20", 3000, ["--rnn", "rnn"]),
         ("rtd3", "Velocity", 1500, []),
         ("rsac", "HiddenConstant", 2000, []),
         ("rsac_sharing", "Position", 2000, []),
