@@ -67,8 +67,8 @@ def test_all_memories_read_inputs_as_parts_of_the_largest_of_the_random_steps(
     monkeypatch.setattr(module, "update", watched_update)
     argv = ["--log-dir", tmp_path, "--behaviour-refresh", "episode"]
     assert not module.main(module.parse_args(tiny(script, *argv, total=40)))
-    first = {"rdpg": 5, "rtd3": 5, "rsac": 4, "rsac_sharing": 3}[script]  # memories in an agent
-    assert units[0].shape == (first, 5)
+    memories = {"rdpg": 5, "rtd3": 5, "rsac": 4, "rsac_sharing": 3}[script]
+    assert units[0].shape == (memories, 5)
     largest = np.abs(seen[:16]).max(axis=0).clip(0.1)  # 16 random steps
     for unit in (*units[0], *units[-1]):
         np.testing.assert_allclose(unit, largest, rtol=1e-6)
