@@ -343,6 +343,44 @@ def test_every_figure_drawn_by_code_is_used_and_is_what_the_code_draws(tmp_path)
             assert committed == path.read_text(), f"{name} is old; run python docs/diagrams.py"
 
 
+def crossed(figure):
+    """Texts of a diagram that are cut off, stick out of their box, or lie on something else."""
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    texts = [text for text in ax.texts if text.get_text()]
+    texts = [(text.get_text(), text.get_window_extent().padded(1.5)) for text in texts]  # points
+    boxes = [patch.get_window_extent() for patch in ax.patches]
+    # Arrows are texts without words.
+    strokes = [*ax.lines, *(t.arrow_patch for t in ax.texts if getattr(t, "arrow_patch", None))]
+    paths = [stroke.get_path().transformed(stroke.get_transform()) for stroke in strokes]
+    pieces = [type(path)(p) for path in paths for p in path.to_polygons(closed_only=False)]
+    found = []
+    for i, (text, extent) in enumerate(texts):
+        x, y = (extent.x0 + extent.x1) / 2, (extent.y0 + extent.y1) / 2
+        within = [box for box in boxes if box.contains(x, y)] or [figure.bbox]
+        others = [box for box in boxes if box not in within]
+        others += [other for k, (_, other) in enumerate(texts) if k != i]
+        inside = all(box.contains(*extent.min) and box.contains(*extent.max) for box in within)
+        through = any(piece.intersects_bbox(extent, filled=False) for piece in pieces)
+        if not inside or through or any(extent.overlaps(other) for other in others):
+            found.append(text)
+    return found
+
+
+def test_no_text_of_a_diagram_is_cut_off_or_lies_on_another():
+    pytest.importorskip("matplotlib")
+    import diagrams
+
+    unreadable = {}
+    with diagrams.plt.rc_context(diagrams.STYLE):
+        for name, draw in diagrams.FIGURES.items():
+            figure = draw()
+            if len(figure.axes) == 1:  # two of them are plots, which Matplotlib lays out
+                unreadable |= {name: found} if (found := crossed(figure)) else {}
+            diagrams.plt.close(figure)
+    assert unreadable == {}
+
+
 def test_every_page_of_an_algorithm_has_the_sections_that_readers_look_for():
     sections = ["Pseudocode", "Equations and code", "Differences from the paper", "Arguments"]
     sections += ["Logged metrics", "Results", "Common mistakes", "References"]
