@@ -114,13 +114,14 @@ ARCHITECTURES = {
 def architecture(critics=1, noise=False, entropy=False, memory=None):
     """Three rows: the actor's update, the critics' update, and the target they learn."""
     names = "qf1, qf2" if critics == 2 else "qf1"
+    own_rnn = "critics.rnns" if critics == 2 else "qf1_rnn"
     first = {
         None: ("obs $o_t$", "obs $o_t$", "next obs $o_{t+1}$"),
         "encoder": ("frames $o_t$", "frames $o_t$", "frames $o_{t+1}$"),
     }.get(memory, ("history to $o_t$", "history to $o_t$", "history to $o_{t+1}$"))
     front = {
         None: (None, None, None),
-        "separate": ("actor_rnn", "qf1_rnn", "actor_rnn" if entropy else "actor_rnn_target"),
+        "separate": ("actor_rnn", own_rnn, "actor_rnn" if entropy else "actor_rnn_target"),
         "shared": ("rnn", "rnn", "rnn_target"),
         "encoder": ("encoder", "encoder", "encoder"),
     }[memory]
@@ -140,15 +141,23 @@ def architecture(critics=1, noise=False, entropy=False, memory=None):
             arrow(ax, (columns[0] + 0.75, y), (columns[1] - 0.73, y))
     before = columns[1] + 0.73 if memory else columns[0] + 0.75
 
+    def read_by_critics(y, own=False):
+        """What the critics judge from, past the actor; own: their memory or encoder is inside."""
+        start = (columns[0] + 0.6, y + 0.31) if own else (before, y + 0.18)
+        curve = -0.2 if start[0] < columns[1] else -0.28
+        arrow(ax, start, (columns[3] - 0.65, y + 0.18), curve=curve)
+
     # The actor's update: the critics only judge.
     y = rows[0]
     box(ax, columns[2], y, "actor", BLUE)
     arrow(ax, (before, y), (columns[2] - 0.65, y))
-    judge = f"{names}\n+ qf1_rnn" if memory == "separate" else names
+    judge = names if entropy else "qf1"
+    judge += "\n(own memory)" if memory == "separate" else ""
     box(ax, columns[3], y, judge, BLUE, dashed=True)
+    read_by_critics(y, own=memory == "separate")
     arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
     action = "new_action,\nlog_prob" if entropy else "action"
-    label(ax, (columns[2] + columns[3]) / 2, y + 0.3, action, size=8, ha="center")
+    label(ax, (columns[2] + columns[3]) / 2, y - 0.23, action, size=7.5, ha="center")
     loss = "actor_loss\n" + ("$\\alpha$ log_prob - min q" if entropy else "- q1")
     box(ax, columns[4], y, loss, RED, width=1.9)
     arrow(ax, (columns[3] + 0.65, y), (columns[4] - 0.95, y))
@@ -158,8 +167,8 @@ def architecture(critics=1, noise=False, entropy=False, memory=None):
     box(ax, columns[2], y, "action $a_t$", width=1.3)
     box(ax, columns[3], y, names, BLUE)
     arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
-    arrow(ax, (before, y + 0.18), (columns[3] - 0.65, y + 0.18), curve=-0.22)
-    box(ax, columns[4], y, "qf_loss\n(q - y)²", RED, width=1.9)
+    read_by_critics(y)
+    box(ax, columns[4], y, "qf_loss\n" + ("½ (q - y)²" if entropy else "(q - y)²"), RED, width=1.9)
     arrow(ax, (columns[3] + 0.65, y), (columns[4] - 0.95, y))
 
     # The target.
@@ -168,10 +177,11 @@ def architecture(critics=1, noise=False, entropy=False, memory=None):
     box(ax, columns[2], y, actor + ("\n+ clipped noise" if noise else ""), BLUE, dashed=True)
     arrow(ax, (before, y), (columns[2] - 0.65, y))
     target = names.replace("qf1", "qf1_target").replace("qf2", "qf2_target").replace(", ", ",\n")
-    if memory in ("separate", "encoder"):
-        own = "memory" if memory == "separate" else "encoder"
+    own = {"separate": "memory", "encoder": "encoder"}.get(memory)
+    if own:
         target = f"{'critics' if critics == 2 else 'qf1'}_target\n(own {own})"
     box(ax, columns[3], y, target, BLUE, dashed=True)
+    read_by_critics(y, own=own is not None)
     arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
     value = "min" if critics == 2 else "value"
     bonus = " - $\\alpha$ log_prob" if entropy else ""
@@ -248,7 +258,7 @@ def rod(ax, x, y, th, color=RED, length=0.75, alpha=1.0):
 def one_frame():
     """The same picture, three states, three different right actions."""
     figure, ax = canvas(8.4, 2.9)
-    for i, (text, sign) in enumerate((("falling left", 1), ("at rest", 0), ("falling right", -1))):
+    for i, (text, sign) in enumerate((("moving left", 1), ("at rest", 0), ("moving right", -1))):
         x = 1.5 + 2.7 * i
         tip = rod(ax, x, 1.1, 0.35)
         if sign:
@@ -306,14 +316,14 @@ def history():
         arrow(ax, (x, 1.83), (x, 2.3))
         if t < 3:
             arrow(ax, (x + 0.55, 1.55), (x + 1.45, 1.55))
-            label(ax, x + 1.0, 1.75, f"$h_{t}$", 9, ha="center")
-    label(ax, 0.05, 1.55, "$h=0$", 9)
+            label(ax, x + 1.0, 1.75, "hidden", 9, ha="center")
+    label(ax, 0.35, 1.55, "0", 9, ha="center")
     arrow(ax, (0.45, 1.55), (0.75, 1.55))
     label(
         ax,
         4.2,
         0.2,
-        "the hidden state sums up the history: all observations and actions so far",
+        "the hidden state sums up the history: all that was seen and done so far",
         9,
         ha="center",
     )
@@ -383,7 +393,7 @@ def burn_in():
     arrow(ax, (0.3 + 20 * 0.34, 0.6), (0.3 + 12 * 0.34 + 0.05, 0.6), color=RED, dashed=True)
     label(ax, 0.3 + 6 * 0.34, 0.35, "hidden state flows forwards", 8, ha="center")
     label(ax, 0.3 + 16 * 0.34, 0.35, "gradients flow back to the border", 8, ha="center")
-    label(ax, 7.3, 0.98, "episode t", 8, GREY)
+    label(ax, 7.25, 0.98, "one episode", 8, GREY)
     return figure
 
 
@@ -391,15 +401,15 @@ def initial_state():
     """Three ways to start a window in the middle of an episode."""
     figure, ax = canvas(8.4, 3.0)
     rows = (
-        (2.4, "zero", [PALE] * 8, "h = 0: as if the episode began here"),
-        (1.45, "stored", [PALE] * 8, "h as it was while acting: made by older weights"),
-        (0.5, "burn-in", [SEEN] * 8, "h made anew from the history, by the weights of today"),
+        (2.4, "zero", [PALE] * 8, "zeros: as if the episode began here"),
+        (1.45, "stored", [PALE] * 8, "as it was while acting: made by older weights"),
+        (0.5, "burn-in", [SEEN] * 8, "made anew from the history, by the weights of today"),
     )
     for y, name, before, text in rows:
         cells(ax, 1.2, y - 0.17, before + [USED] * 6, size=0.34)
         label(ax, 0.1, y, name, 10, weight="bold")
         label(ax, 1.2, y - 0.38, text, 8.5, GREY)
-        arrow(ax, (1.2 + 8 * 0.34, y + 0.5), (1.2 + 8 * 0.34, y + 0.19), color=RED)
+        arrow(ax, (1.2 + 8 * 0.34, y + 0.45), (1.2 + 8 * 0.34, y + 0.19), color=RED)
     label(ax, 6.3, 2.4, "red: here the memory needs\na hidden state", 9)
     return figure
 
@@ -428,7 +438,8 @@ def refresh():
     ):
         cells(ax, 0.3, y, [shades[i] for i in index], size=0.42)
         label(ax, 0.3, y + 0.6, name, 9.5, weight="bold")
-    ax.plot([0.3 + 5 * 0.42] * 2, [0.35, 2.2], color=BLACK, linewidth=1.2, linestyle=":")
+        border = [0.3 + 5 * 0.42] * 2
+        ax.plot(border, [y - 0.15, y + 0.5], color=BLACK, linewidth=1.2, linestyle=":")
     label(ax, 0.35 + 5 * 0.42, 0.25, "new episode", 8, GREY)
     label(ax, 4.8, 1.7, "the newest weights, on a hidden state\nthat older ones made", 9)
     label(ax, 4.8, 0.7, "one set of weights for a whole episode", 9)

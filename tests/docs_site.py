@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT), str(DOCS), str(DOCS / "_ext")]
 import scripts  # noqa: E402, F401
 
 PAGES = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "_generated"} & set(p.parts))
-MARKDOWN = [p for p in (ROOT / "README.md", *PAGES) if p.exists()]
+MARKDOWN = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")), *PAGES]
 
 
 def relative(path):

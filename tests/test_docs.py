@@ -8,8 +8,11 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote
 
+import imageio.v2 as iio
+import numpy as np
 import pytest
 from docs_site import DOCS, MARKDOWN, PAGES, ROOT, build, fences, outside_fences, relative, scripts
 
@@ -84,6 +87,22 @@ def test_every_difference_between_sac_and_rsac_is_explained():
     assert sorted(explained) == sorted(scripts.changed_blocks("sac", "rsac"))
 
 
+def test_every_diff_of_the_site_leads_from_one_script_to_the_other():
+    folder, _, _ = build()
+    # In a caption if it is of one name, in a summary if it is whole.
+    shown = re.compile(r">diff (\w+)\.py (\w+)\.py: [^<]*</(?:a|summary)>.*?<pre>(.*?)</pre>", re.S)
+    diffs = [m for page in folder.glob("*.html") for m in shown.findall(page.read_text())]
+    assert len(diffs) == len(found(DIFF)) > 0
+    for old, new, code in diffs:
+        lines = html.unescape(re.sub(r"<[^>]+>", "", code)).strip("\n").splitlines()
+        for script, other in ((old, "+"), (new, "-")):
+            source = iter((ROOT / f"{script}.py").read_text().splitlines())
+            # Names of the files and places apart. Statements of one name may lie far apart.
+            kept = [line[1:] for line in lines[2:] if not line.startswith((other, "@@"))]
+            missing = [line for line in kept if line not in source]  # goes on where it was
+            assert missing == [], f"{script}.py in diff {old}.py {new}.py"
+
+
 def test_the_map_shows_the_diff_of_every_pair_of_siblings():
     text = (DOCS / "reading.md").read_text()
     shown = {(m[1], m[2]) for m in DIFF.finditer(text) if not m[3]}
@@ -123,9 +142,10 @@ def command_lines(text):
         if language in {"", "bash", "sh", "console", "shell", "text"}:
             lines += body.replace("\\\n", " ").splitlines()
     lines += re.findall(r"`(python [^`\n]+)`", outside_fences(text))
-    start = re.compile(r"(?:[A-Z_]+=\S* )*(?:\.venv/bin/)?python3? (.*)")
+    start = re.compile(r"(?:exec |until |[A-Z_]+=\S* )*(?:\.venv/bin/)?python3? (.*)")
     parts = [part for line in lines for part in re.split(r"&&|\|\||[|;]", line)]
-    found = [start.fullmatch(part.strip().removeprefix("$ ")) for part in parts]
+    parts = [re.sub(r'"?\$[A-Z_]+"?', "0", part.strip().removeprefix("$ ")) for part in parts]
+    found = [start.fullmatch(part) for part in parts]
     return [shlex.split(match[1], comments=True) for match in found if match]
 
 
@@ -140,16 +160,19 @@ COMMANDS = [
 def test_every_command_line_is_accepted_by_the_parser_it_is_for(page, words):
     # A page that copies a script may go on to run the copy.
     copies = re.findall(r"^cp (\w+\.py) (\w+\.py)$", (ROOT / page).read_text(), re.M)
-    parse = parser_for(
-        ({copy: original for original, copy in copies}.get(words[0], words[0]), *words[1:])
-    )
+    copies = {copy: original for original, copy in copies}
+    parse = parser_for((copies.get(words[0], words[0]), *words[1:]))
     if parse is None:
         pytest.skip("not a program of this repository, or not in it yet")
     if "--help" in words:
         words = tuple(word for word in words if word != "--help")
     program_arguments = list(words[2:] if words[0] == "-m" else words[1:])
     try:
-        parse(program_arguments)
+        args = parse(program_arguments)
+        # What stands after `--` goes to the scripts of a sweep.
+        for name in (getattr(args, "scripts", None) or []) if "--" in words else []:
+            script = copies.get(f"{name}.py", name).removesuffix(".py")
+            scripts.parse(script, program_arguments[program_arguments.index("--") + 1 :])
     except SystemExit as error:
         pytest.fail(f"{page}: exit code {error.code}")
 
@@ -175,10 +198,37 @@ def parser_for(words):
     return None
 
 
-def test_a_misspelt_argument_in_a_command_line_is_noticed():
-    (words,) = command_lines("```bash\nCUDA=1 python sac.py --total-stepz 5 | tail  # quick\n```")
-    with pytest.raises(SystemExit):
-        parser_for(words)(words[1:])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "CUDA=1 python sac.py --total-stepz 5 | tail  # quick",
+        "until python rsac.py --resume runs/a --total-stepz 5; do sleep 1; done",
+        'exec python -m benchmark.sweep --index "$K" --scripts sac --env-ids e -- --total-stepz 5',
+        "python -m benchmark.sweep --scriptz sac --env-ids e -- --total-steps 5",
+    ],
+)
+def test_a_misspelt_argument_in_a_command_line_is_noticed(line):
+    (words,) = command_lines(f"```bash\n{line}\n```")
+    with pytest.raises(pytest.fail.Exception, match="exit code 2"):
+        test_every_command_line_is_accepted_by_the_parser_it_is_for("README.md", tuple(words))
+
+
+QUICK = sorted({words for _, words in COMMANDS if "--help" in words or words[:2] == ("-m", "envs")})
+
+
+@pytest.mark.parametrize("words", QUICK, ids=" ".join)
+def test_the_quick_command_lines_run(words, tmp_path):
+    here = [str(tmp_path / Path(w).name) if re.search(r"\.(png|mp4|gif)$", w) else w for w in words]
+    if any("bumps" in word for word in words):
+        pytest.importorskip("pybullet", reason="pybullet has no wheel here")
+    assert run(ROOT, *here).strip() or here != list(words)
+    for mine, named in zip(here, words, strict=True):
+        if named.startswith("docs/"):  # a picture of the page: its command draws it again
+            drawn, committed = (np.asarray(iio.imread(path)) for path in (mine, ROOT / named))
+            assert drawn.shape == committed.shape
+            assert np.abs(drawn.astype(float) - committed).mean() < 1
+        elif mine != named:
+            assert Path(mine).stat().st_size > 0
 
 
 def test_reading_the_arguments_of_a_script_does_not_import_torch():
@@ -221,6 +271,10 @@ def test_following_the_page_on_new_algorithms_gives_one_that_runs_and_passes_its
         assert source.count(before) == 1, f"rsac.py does not have once: {before}"
         source = source.replace(before, after)
     (workplace / "rsac_huber.py").write_text(source)
+    for style in (["check"], ["format", "--check"]):
+        command = [sys.executable, "-m", "ruff", *style, "--stdin-filename", "rsac_huber.py", "-"]
+        done = subprocess.run(command, cwd=ROOT, input=source, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
     (test,) = [body for language, body in fences(page) if language == "python"]
     call = "\ntest_errors_beyond_delta_count_linearly()\n"
     (workplace / "by_hand.py").write_text(test + call)
@@ -243,6 +297,35 @@ def test_following_the_page_on_new_environments_gives_one_that_trains(workplace)
     make = 'print(gym.make("HopperP-v0").reset(seed=0)[0].shape)\n'
     (workplace / "positions.py").write_text(positions + make)
     assert run(workplace, "positions.py").strip() == "(5,)"
+
+
+def test_following_the_page_on_long_runs_gives_one_run_and_its_film(workplace):
+    page = (DOCS / "long_runs.md").read_text()
+    tiny = {"50000": "60", "5000": "30", "100000": "90", "20": "1"}
+    first = ["--learning-starts", "30", "--eval-every", "30", *SMALL]
+    for line in command_lines(page):
+        words = [tiny.get(word, word) for word in line]
+        run(workplace, *words, *(first if "--run-name" in words else []))
+    rows = (workplace / "runs/long/progress.csv").read_text().splitlines()[1:]
+    assert [row.split(",")[0] for row in rows] == ["0", "30", "60", "90"]
+    assert (workplace / "film.gif").stat().st_size > 0
+
+
+def test_the_python_example_of_the_page_of_questions_draws_curves(tmp_path):
+    (code,) = [b for language, b in fences((DOCS / "faq.md").read_text()) if language == "python"]
+    for seed in (0, 1):
+        folder = tmp_path / "runs" / f"pendulum-p-v0__rsac__{seed}__20260101-000000"
+        folder.mkdir(parents=True)
+        curve = DOCS / "results/curves" / f"pendulum-p-v0__rsac__{seed}.csv"
+        shutil.copy(curve, folder / "progress.csv")
+    run(tmp_path, "-c", code)
+    assert (tmp_path / "curve.png").stat().st_size > 0
+
+
+def test_the_python_example_of_the_page_of_environments_runs():
+    page = (DOCS / "environments/index.md").read_text()
+    (code,) = [body for language, body in fences(page) if language == "python"]
+    assert run(ROOT, "-c", f"{code}\nprint(env.reset(seed=0)[0].shape)").strip() == "(2,)"
 
 
 def test_the_python_example_of_the_debugging_page_runs():
@@ -341,6 +424,55 @@ def test_every_figure_drawn_by_code_is_used_and_is_what_the_code_draws(tmp_path)
         committed = (DOCS / "_static" / name).read_text()
         if f"Matplotlib v{matplotlib.__version__}" in committed:
             assert committed == path.read_text(), f"{name} is old; run python docs/diagrams.py"
+
+
+def crossed(figure):
+    """Texts of a diagram that are cut off, stick out of their box, or lie on something else."""
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    texts = [text for text in ax.texts if text.get_text()]
+    texts = [(text.get_text(), text.get_window_extent().padded(1.5)) for text in texts]  # points
+    boxes = [patch.get_window_extent() for patch in ax.patches]
+    # Arrows are texts without words.
+    strokes = [*ax.lines, *(t.arrow_patch for t in ax.texts if getattr(t, "arrow_patch", None))]
+    paths = [stroke.get_path().transformed(stroke.get_transform()) for stroke in strokes]
+    pieces = [type(path)(p) for path in paths for p in path.to_polygons(closed_only=False)]
+    found = []
+    for i, (text, extent) in enumerate(texts):
+        x, y = (extent.x0 + extent.x1) / 2, (extent.y0 + extent.y1) / 2
+        within = [box for box in boxes if box.contains(x, y)] or [figure.bbox]
+        others = [box for box in boxes if box not in within]
+        others += [other for k, (_, other) in enumerate(texts) if k != i]
+        inside = all(box.contains(*extent.min) and box.contains(*extent.max) for box in within)
+        through = any(piece.intersects_bbox(extent, filled=False) for piece in pieces)
+        if not inside or through or any(extent.overlaps(other) for other in others):
+            found.append(text)
+    return found
+
+
+def test_no_text_of_a_diagram_is_cut_off_or_lies_on_another():
+    pytest.importorskip("matplotlib")
+    import diagrams
+
+    unreadable = {}
+    with diagrams.plt.rc_context(diagrams.STYLE):
+        for name, draw in diagrams.FIGURES.items():
+            figure = draw()
+            if len(figure.axes) == 1:  # two of them are plots, which Matplotlib lays out
+                unreadable |= {name: found} if (found := crossed(figure)) else {}
+            diagrams.plt.close(figure)
+    assert unreadable == {}
+
+
+def test_the_readme_has_what_a_visitor_looks_for():
+    text = (ROOT / "README.md").read_text()
+    wanted = ["scripts", "run", "tasks", "Results", "compares", "Documentation", "cite", "Licence"]
+    headings = re.findall(r"^## (.*)$", text, re.M)
+    assert [w for w in wanted if not any(w in heading for heading in headings)] == []
+    assert re.search(r"!\[[^\]]*\]\([^)]*\.gif\)", text)
+    rows = re.findall(r"^\| \[`(\w+)\.py`\]\(\w+\.py\) \|.*\| (\d+) \|$", text, re.M)
+    lines = {script: len((ROOT / f"{script}.py").read_text().splitlines()) for script in EXISTING}
+    assert {script: int(number) for script, number in rows} == lines
 
 
 def test_every_page_of_an_algorithm_has_the_sections_that_readers_look_for():
