@@ -38,8 +38,8 @@ def parse_args(argv=None):
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random before [env steps]")
     add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
-    add("--updates-per-step", type=number(0), default=0.5, help="mean number per env step")
-    add("--batch-size", type=integer(1), default=32, help="B [windows]")
+    add("--updates-per-step", type=number(0), default=0.75, help="mean number per env step")
+    add("--batch-size", type=integer(1), default=16, help="B [windows]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps]")
 
     add = parser.add_argument_group("networks").add_argument
@@ -60,12 +60,12 @@ def parse_args(argv=None):
     add("--policy-delay", type=integer(1), default=2, help="critic updates per other [updates]")
 
     add = parser.add_argument_group("memory").add_argument
-    add("--sequence-length", type=integer(0), default=16, help="T, 0 = episodes [env steps]")
-    add("--burn-in", type=integer(0), default=64, help="warm-up before the window [env steps]")
+    add("--sequence-length", type=integer(0), default=32, help="T, 0 = episodes [env steps]")
+    add("--burn-in", type=integer(0), default=200, help="warm-up before the window [env steps]")
     add("--rnn", choices=["lstm", "gru", "rnn"], default="lstm", help="kind of memory")
     add("--rnn-hidden", type=integer(1), default=32, help="width of the memory")
     add("--rnn-layers", type=integer(1), default=1, help="layers of the memory")
-    add("--rnn-lr", type=number(0), default=3e-3, help="learning rate of the memories")
+    add("--rnn-lr", type=number(0), default=1.5e-3, help="learning rate of the memories")
     add("--memory-input", choices=list(MEMORY_INPUTS), default="obs-action", help="what it reads")
     add("--rescale", action=BooleanOptionalAction, default=True, help="its inputs, to [-1, 1]")
     add("--skip", action=BooleanOptionalAction, default=True, help="heads also see the observation")

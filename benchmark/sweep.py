@@ -141,23 +141,21 @@ def make_runs(args):
     Raises UserError for unknown scripts and environments, and for a run folder that was made
     with other arguments.
     """
-    tag, lines = args.tag, []
     if args.config:
-        variables, lines = read_config(args.config)
-        tag = variables.get("TAG") if tag is None else tag
+        lines = read_config(args.config)
         names = [find_script(s).stem for s in args.scripts or []]
         lines = [x for x in lines if not names or Path(x[0]).stem in names]
         lines = [x for x in lines if not args.env_ids or x[1] in args.env_ids]
         if not lines:
             raise UserError(f"nothing in {args.config} is for these --scripts and --env-ids")
     else:
-        lines = [(script, env_id, []) for env_id in args.env_ids for script in args.scripts]
+        lines = [(script, env_id, [], "") for env_id in args.env_ids for script in args.scripts]
     for env_id in dict.fromkeys(line[1] for line in lines):
         check_env_id(env_id)
     runs = {}
     for seed in args.seeds:
-        for script, env_id, options in lines:
-            path = find_script(script)
+        for script, env_id, options, tag in lines:
+            path, tag = find_script(script), tag if args.tag is None else args.tag
             method = f"{path.stem}-{tag}" if tag else path.stem
             env = env_id.replace(":", "_").replace("/", "_")
             name = f"{env}__{method}__{seed}"
@@ -173,7 +171,7 @@ def make_runs(args):
 
 
 def read_config(path):
-    """The variables and the commands, as (script, environment, other options), of a config file.
+    """The commands of a config file, as (script, environment, other options, TAG at that line).
 
     It is a shell script of the simplest kind: NAME="value", "$NAME", comments, and lines
     `python rsac.py --env-id ...`, so that people can also run it with sh, or copy a line.
@@ -195,10 +193,10 @@ def read_config(path):
             if not known.env_id:
                 raise UserError(f"{path}: the line '{line}' has no --env-id")
             total = ["--total-steps", str(known.total_steps)] if known.total_steps else []
-            commands.append((words[1], known.env_id, rest + total))
+            commands.append((words[1], known.env_id, rest + total, variables.get("TAG", "")))
         elif words:
             raise UserError(f"{path}: '{line}' is not a line `python SCRIPT.py --env-id ...`")
-    return variables, commands
+    return commands
 
 
 def split_options(words):

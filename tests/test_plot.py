@@ -344,24 +344,24 @@ def test_a_growing_file_is_read_up_to_now(tmp_path):
 
 # ---- The figures of the docs ----
 
-PAGE = (ROOT / "docs/results.md").read_text()
-COMMANDS = re.findall(
-    r"^python -m benchmark\.plot (docs/results.*--out docs/_static/.*)$", PAGE, re.M
-)
+PAGES = {name: (ROOT / "docs" / name).read_text() for name in ("results.md", "memory_in_replay.md")}
+COMMAND = re.compile(r"^python -m benchmark\.plot (docs/results.*--out docs/_static/.*)$", re.M)
+FIGURES = [(name, words) for name, page in PAGES.items() for words in COMMAND.findall(page)]
 
 
-def test_the_page_of_results_names_commands_for_figures():
-    assert COMMANDS
+@pytest.mark.parametrize("name", PAGES)
+def test_the_pages_with_measurements_name_commands_for_figures(name):
+    assert name in [page for page, _ in FIGURES]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_figure_and_its_table_are_those_of_the_data(command, tmp_path):
+@pytest.mark.parametrize(("name", "command"), FIGURES)
+def test_a_figure_and_its_table_are_those_of_the_data(name, command, tmp_path):
     args = plot.parse_args(command.split())
     out, args.out = ROOT / args.out, str(tmp_path / Path(args.out).name)
     args.paths, args.baselines = [ROOT / path for path in args.paths], ROOT / args.baselines
     plot.main(args)
     for line in Path(f"{args.out}.md").read_text().splitlines():
-        assert line in PAGE, "docs/results.md does not have the table as it is drawn now"
+        assert line in PAGES[name], f"docs/{name} does not have the table as it is drawn now"
     drawn = sorted(tmp_path.glob("*.svg"))
     assert len(drawn) >= 2
     for path in drawn:

@@ -213,25 +213,22 @@ def test_a_config_is_read_as_the_shell_reads_it(tmp_path):
     config.write_text(
         '# a comment\nTAG=small\nA="--lr 1e-3 --gamma 0.9"\nB="$A --tau 0.1"\n\n'
         "python echo.py --env-id pendulum-p-v0 $B \\\n    --total-steps 1_000  # and why\n"
+        "TAG=other\npython echo.py --env-id pendulum-va-v0\n"
     )
     (tmp_path / "echo.py").write_text("import sys; print(' '.join(sys.argv[1:]))")
     path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     shell = subprocess.run(
         ["sh", config], cwd=tmp_path, capture_output=True, text=True, env=os.environ | path
     )
-    variables, commands = read_config(config)
-    assert variables["TAG"] == "small"
-    assert commands == [
-        (
-            "echo.py",
-            "pendulum-p-v0",
-            ["--lr", "1e-3", "--gamma", "0.9", "--tau", "0.1", "--total-steps", "1000"],
-        )
+    options = ["--lr", "1e-3", "--gamma", "0.9", "--tau", "0.1", "--total-steps", "1000"]
+    assert read_config(config) == [
+        ("echo.py", "pendulum-p-v0", options, "small"),
+        ("echo.py", "pendulum-va-v0", [], "other"),
     ]
-    assert (
-        shell.stdout.strip()
-        == "--env-id pendulum-p-v0 --lr 1e-3 --gamma 0.9 --tau 0.1 --total-steps 1_000"
-    )
+    assert shell.stdout.splitlines() == [
+        "--env-id pendulum-p-v0 --lr 1e-3 --gamma 0.9 --tau 0.1 --total-steps 1_000",
+        "--env-id pendulum-va-v0",
+    ]
 
 
 def test_a_config_gives_its_tag_to_the_run_names():
@@ -240,10 +237,13 @@ def test_a_config_gives_its_tag_to_the_run_names():
     assert [run.name for run in runs] == ["pendulum-p-v0__rsac-paper__3"]
 
 
-@pytest.mark.parametrize("name", ["paper", "ours"])
-def test_every_command_in_the_configs_is_valid(name):
-    _, commands = read_config(ROOT / "benchmark" / "configs" / f"{name}.txt")
-    for script, env_id, options in commands:
+CONFIGS = sorted((ROOT / "benchmark" / "configs").glob("*.txt"))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=[path.stem for path in CONFIGS])
+def test_every_command_in_the_configs_is_valid(config):
+    sweep.make_runs(parse_args(["--config", str(config)]))  # no two runs with one name
+    for script, env_id, options, _ in read_config(config):
         if (ROOT / script).exists():
             module = import_module(script.removesuffix(".py").replace("/", "."))
             args = module.parse_args(["--env-id", env_id, *options])
@@ -251,7 +251,7 @@ def test_every_command_in_the_configs_is_valid(name):
 
 
 def test_the_papers_tasks_and_algorithms_are_all_in_its_config():
-    _, commands = read_config(ROOT / "benchmark" / "configs" / "paper.txt")
+    commands = read_config(ROOT / "benchmark" / "configs" / "paper.txt")
     hidden = {
         "pendulum-p-v0",
         "pendulum-va-v0",
@@ -264,7 +264,7 @@ def test_the_papers_tasks_and_algorithms_are_all_in_its_config():
         "bumps-normal-test-v0",
     }
     full = {"pendulum-v0", "dmc-cartpole-balance-v0", "dmc-cartpole-swingup-v0"}
-    pairs = {(script, env_id) for script, env_id, _ in commands}
+    pairs = {(script, env_id) for script, env_id, *_ in commands}
     for script in ("rdpg.py", "rtd3.py", "rsac.py", "rsac_sharing.py"):
         assert {env_id for s, env_id in pairs if s == script} == hidden
     assert {env_id for s, env_id in pairs if s == "sac.py"} >= hidden | full
