@@ -468,6 +468,54 @@ def memory_network():
     return figure
 
 
+def units():
+    """A gate on inputs in rad/s and on the same inputs as parts of the largest, 8 rad/s."""
+    figure, ax = plt.subplots(figsize=(7.6, 2.9), layout="constrained")
+    x = np.linspace(-8, 8, 161)
+    ax.plot(x, 1 / (1 + np.exp(-x)), color=GREY)
+    for values, color, marker, text in (
+        (np.array([2, 4, 6, 8]), RED, "o", "2, 4, 6, 8 rad/s as they are"),
+        (np.array([2, 4, 6, 8]) / 8, BLUE, "s", "the same, each divided by 8"),
+    ):
+        ax.plot(values, 1 / (1 + np.exp(-values)), marker, color=color, label=text)
+    ax.set(xlabel="input times weight, weight 1", ylabel="gate")
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9)
+    return figure
+
+
+def small_step():
+    """One weight of a memory that adds up, changed a little: what comes out later changes a lot."""
+    figure, ax = plt.subplots(figsize=(7.6, 2.9), layout="constrained")
+    for weight, color, style in ((0.98, BLUE, "-"), (0.99, RED, "--")):
+        total, sums = 0.0, []
+        for _ in range(200):
+            total = weight * total + 1
+            sums.append(total)
+        label_text = f"recurrent weight {weight}"
+        ax.plot(sums, color=color, linestyle=style, label=label_text)
+    ax.set(xlabel="step of the episode", ylabel="hidden")
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9)
+    return figure
+
+
+def fresh_features():
+    """The critics' step lies between the features of the first loss and those of the second."""
+    figure, ax = canvas(8.4, 2.3)
+    box(ax, 1.1, 1.6, "critics' memory\nold weights", ORANGE, width=1.6)
+    box(ax, 3.5, 1.6, "critics' heads\nold weights", BLUE, width=1.6)
+    box(ax, 6.6, 1.6, "qf_loss, step(critics)", RED, width=2.2)
+    box(ax, 1.1, 0.6, "critics' memory\nnew weights", ORANGE, width=1.6, dashed=True)
+    box(ax, 3.5, 0.6, "critics' heads\nnew weights", BLUE, width=1.6, dashed=True)
+    box(ax, 6.6, 0.6, "actor_loss, step(actor)", RED, width=2.2)
+    for y in (1.6, 0.6):
+        arrow(ax, (1.9, y), (2.7, y))
+        arrow(ax, (4.3, y), (5.5, y))
+    label(ax, 2.3, 1.78, "qf_feat", 7.5, ha="center")
+    label(ax, 2.3, 0.42, "qf_feats", 7.5, ha="center")
+    arrow(ax, (6.6, 1.29), (6.6, 0.91))
+    return figure
+
+
 def per_critic():
     """One memory for both critics, or one for each, or one for all."""
     figure, ax = canvas(8.4, 2.7)
@@ -539,7 +587,10 @@ FIGURES = {
     "replay_target_memory": target_memory,
     "replay_refresh": refresh,
     "memory_network": memory_network,
+    "memory_units": units,
+    "memory_small_step": small_step,
     "memory_owners": per_critic,
+    "memory_fresh_features": fresh_features,
     "resume": resume,
 }
 

@@ -458,7 +458,7 @@ def test_no_text_of_a_diagram_is_cut_off_or_lies_on_another():
     with diagrams.plt.rc_context(diagrams.STYLE):
         for name, draw in diagrams.FIGURES.items():
             figure = draw()
-            if len(figure.axes) == 1:  # two of them are plots, which Matplotlib lays out
+            if len(figure.axes) == 1:  # the others are plots, which Matplotlib lays out
                 unreadable |= {name: found} if (found := crossed(figure)) else {}
             diagrams.plt.close(figure)
     assert unreadable == {}
