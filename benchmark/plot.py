@@ -318,7 +318,7 @@ def draw_panels(panels, styles, bars, resamples, axis):
             axes.axhline(value, color="0.55", linewidth=0.8, linestyle=(0, (1 + 2 * k, 2)))
             axes.annotate(
                 name,
-                (1, value),
+                (1 - 0.14 * k, value),  # side by side: values may be close
                 xycoords=("axes fraction", "data"),
                 ha="right",
                 va="bottom",
@@ -360,7 +360,7 @@ def draw_across(iqm, styles):
 def make_grid(n):
     from matplotlib.figure import Figure
 
-    columns = min(n, 3)
+    columns = 2 if n == 4 else min(n, 3)
     rows = -(-n // columns)
     figure = Figure(figsize=(3.6 * columns, 2.7 * rows + 0.6), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False).ravel()
