@@ -11,6 +11,7 @@ are read from the name of the run folder, <env>__<algorithm>__<seed>, or of the 
 import csv
 import re
 import sys
+from argparse import BooleanOptionalAction
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def parse_args(argv=None):
     add("--env-ids", nargs="+", metavar="ID", help="only these environments")
     add("--algorithms", nargs="+", metavar="NAME", help="only these, in this order")
     add("--partial", action="store_true", help="also runs that are shorter than their siblings")
-    add("--baselines", default="docs/results/baselines.csv", metavar="FILE", help="of the bars")
+    add("--baselines", default="docs/results/baselines.csv", metavar="FILE", help="bars, or none")
+    add("--iqm", action=BooleanOptionalAction, default=True, help="also a mean across tasks")
     add("--collect", metavar="DIR", help="no plot: copy the curves there, rounded, one file a run")
     add("--bootstrap", type=integer(100), default=2000, help="resamples for an interval")
     return parser.parse_args(argv)
@@ -444,7 +446,7 @@ def main(args):
     bars = read_baselines(args.baselines)
     panels = make_panels(runs)
     styles = make_styles({label for panel in panels.values() for label in panel}, args.algorithms)
-    iqm = across_tasks(panels, bars, args.bootstrap)
+    iqm = across_tasks(panels, bars, args.bootstrap) if args.iqm else None
     if iqm and iqm[1]:
         print(f"not in the mean over {len(iqm[0])} tasks: {', '.join(iqm[1])}", file=sys.stderr)
     out = Path(args.out)
