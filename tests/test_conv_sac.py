@@ -62,7 +62,7 @@ register("NoiseTiny-v0", Noise, 6, shape=(3, 9, 9))
 
 
 def make_args(*argv):
-    args = conv_sac.parse_args(["--hidden-dims", "16", "16", *argv])
+    args = conv_sac.parse_args(["--hidden-dims", "16", "16", "--alpha", "0.1", *argv])
     args.target_entropy = -2.0
     return args
 

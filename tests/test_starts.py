@@ -8,26 +8,29 @@ import torch
 from script_runs import RECURRENT, tiny
 
 
-@pytest.mark.parametrize("script", ["sac", "rsac", "rsac_sharing"])
+@pytest.mark.parametrize("script", ["sac", "rsac", "rsac_sharing", "conv_sac"])
 @pytest.mark.parametrize("num_envs", [1, 2])
 def test_alpha_starts_at_the_mean_size_of_the_rewards_of_the_random_steps(
     script, num_envs, tmp_path, monkeypatch
 ):
     module = importlib.import_module(script)
-    rewards, alphas = [], []
+    rewards, alphas = {}, []  # rewards of each buffer: conv_sac first tries one out
     add, update = module.ReplayBuffer.add, module.update
 
     def watched_add(buffer, obs, action, reward, *rest):
-        rewards.extend(np.atleast_1d(reward).tolist())
+        rewards.setdefault(id(buffer), []).extend(np.atleast_1d(reward).tolist())
         add(buffer, obs, action, reward, *rest)
 
     def watched_update(agent, *rest):
-        alphas.append((agent.log_alpha.exp().item(), np.abs(rewards).mean()))
+        mean = np.abs(list(rewards.values())[-1]).mean()
+        alphas.append((agent.log_alpha.exp().item(), mean))
         return update(agent, *rest)
 
     monkeypatch.setattr(module.ReplayBuffer, "add", watched_add)
     monkeypatch.setattr(module, "update", watched_update)
     argv = tiny(script, "--log-dir", tmp_path, "--num-envs", num_envs, "--lr", 0, total=30)
+    argv += ["--update-every", 2, "--updates-per-step", 1, "--buffer-size", 200]
+    argv = list(map(str, argv))
     assert not module.main(module.parse_args(argv))
     assert len(alphas) > 5
     first, mean = alphas[0]

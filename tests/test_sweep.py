@@ -396,7 +396,9 @@ def free_port():
 
 
 @pytest.fixture
-def cluster():
+def cluster(monkeypatch):
+    # Ray's workers step back behind all others (15), which on a busy machine may take minutes.
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     reason = "Ray is not installed: pip install -r requirements-ray.txt"
     pytest.importorskip("ray", reason=reason)
     from ray.cluster_utils import Cluster
