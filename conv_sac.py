@@ -6,7 +6,8 @@ from, else the encoder learns the few pictures in replay by heart. Replay holds 
 Extends sac.py: `Encoder`, `random_shift`, a replay buffer of frames.
 
 Papers: Yarats et al. 2019, arXiv:1910.01741v3 (who trains the encoder). Kostrikov et al. 2020,
-arXiv:2004.13649v4 (random shifts). Yarats et al. 2021, arXiv:2107.09645v1 (one pass per picture).
+arXiv:2004.13649v4 (random shifts). Yarats et al. 2021, arXiv:2107.09645v1 (one pass per picture,
+n-step returns).
 
     python conv_sac.py --env-id dmc-cartpole-balance-mdp-img-concat3-v0
 
@@ -19,10 +20,10 @@ from common.cli import Parser, integer, number, run_cli
 
 # ---- 1. Arguments ----
 
-# Layers of (channels, kernel, stride). An early large stride saves most of the work: per picture
-# 3 million multiplications instead of 41.
+# Layers of (channels, kernel, stride). An early large stride and few channels save most of the
+# work: per stack of pictures 1 million multiplications instead of 41.
 ENCODERS = {
-    "fast": [(32, 6, 4), (32, 3, 2), (32, 3, 1)],
+    "fast": [(16, 6, 4), (16, 3, 2), (16, 3, 1)],
     "original": [(32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1)],
 }
 CARTPOLE = "dmc-cartpole-balance-mdp-img-concat3-v0"
@@ -67,6 +68,7 @@ def parse_args(argv=None):
     add("--encoder", choices=list(ENCODERS), default="fast", help="fast is made for a cpu")
     add("--feat-dim", type=integer(1), default=50, help="what the encoder sums a picture up in")
     add("--shift-pad", type=integer(0), default=4, help="largest random shift, 0 = none [pixels]")
+    add("--n-step", type=integer(1), default=5, help="steps of reward in a target")
     add("--frame-stack", type=integer(1), help="frames in an observation; found if not given")
 
     add = parser.add_argument_group("evaluation and logging").add_argument
@@ -149,9 +151,11 @@ class ReplayBuffer:
         self.next_row += 1 + ended
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
-    def sample(self, batch_size, rng):
-        """Steps drawn uniformly: obs (B, C, H, W) uint8, action (B, action_dim), reward (B, 1),
-        next_obs, terminated."""
+    def sample(self, batch_size, n_step, gamma, rng):
+        """Steps drawn uniformly: obs (B, C, H, W) uint8, action (B, action_dim), and of the n_step
+        steps that begin there, or fewer where the episode ends: the discounted sum of rewards
+        (B, 1), next_obs after the last one, terminated, and the discount of what follows (B, 1).
+        """
         capacity, stack = self.t.shape[1], self.stack_shape[1]
         env = rng.integers(self.num_envs, size=batch_size)
         # The oldest steps have lost the first frames of their stack.
@@ -159,12 +163,21 @@ class ReplayBuffer:
         row = rng.integers(oldest, self.next_row[env])
         while (bad := self.t[env, row % capacity] < 0).any():
             row[bad] = rng.integers(oldest[bad], self.next_row[env[bad]])
-        window = (row[:, None] + np.arange(1 - stack, 2)) % capacity  # (B, stack + 1)
-        frames = torch.from_numpy(self.frames[env[:, None], window])
-        split = [self.rows.shape[-1] - 2, 1, 1]
-        rows = torch.from_numpy(self.rows[env, row % capacity])
-        action, reward, terminated = rows.split(split, dim=-1)
-        return frames[:, :-1].flatten(1, 2), action, reward, frames[:, 1:].flatten(1, 2), terminated
+        env, row, steps = env[:, None], row[:, None], np.arange(n_step)
+        rows = self.rows[env, (row + steps) % capacity]  # (B, n_step, action_dim + 2)
+        # Times go on by one up to the episode's last step; a row without a step comes after it.
+        same = self.t[env, (row + steps) % capacity] == self.t[env, row % capacity] + steps
+        same = np.logical_and.accumulate(same, axis=1)
+        length = same.sum(axis=1, keepdims=True)
+        reward = (rows[..., -2] * same * gamma**steps).sum(axis=1, keepdims=True)
+        terminated = np.take_along_axis(rows[..., -1], length - 1, axis=1)
+        frames = np.arange(1 - stack, 1)
+        obs, next_obs = (self.frames[env, (r + frames) % capacity] for r in (row, row + length))
+        scalars = [x.astype(np.float32) for x in (reward, terminated, gamma**length)]
+        obs, next_obs, action, reward, terminated, discount = map(
+            torch.from_numpy, (obs, next_obs, rows[:, 0, :-2], *scalars)
+        )
+        return obs.flatten(1, 2), action, reward, next_obs.flatten(1, 2), terminated, discount
 
     def arrays(self):
         return {"frames": self.frames, "rows": self.rows, "t": self.t}
@@ -422,7 +435,7 @@ def step(optimizer, loss):
 
 def update(agent, optimizers, batch, args):
     """One gradient step for each network: critics, actor, alpha, then the targets."""
-    obs, action, reward, next_obs, terminated = batch
+    obs, action, reward, next_obs, terminated, discount = batch
     alpha = agent.log_alpha.exp().detach()
     obs, next_obs = random_shift(obs, args.shift_pad), random_shift(next_obs, args.shift_pad)
 
@@ -432,7 +445,8 @@ def update(agent, optimizers, batch, args):
         feat_target = agent.critics_target.encoder(next_obs)
         next_q = torch.min(*agent.critics_target(feat_target, next_action))
         # The entropy bonus of the steps to come belongs to their value.
-        y = td_target(reward, terminated, next_q - alpha * next_log_prob, args.gamma)
+        # Of --n-step rewards, and the discount of as many steps.
+        y = td_target(reward, terminated, next_q - alpha * next_log_prob, discount)
     qf_loss = critics_loss(*agent.critics(feat, action), y).mean()
     step(optimizers["critics"], qf_loss)
 
@@ -561,7 +575,8 @@ def main(args):
                 start_alpha(agent, buffer)
             if args.lr_schedule == "linear":
                 scale_lr(optimizers, 1 - global_step / args.total_steps)
-            batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
+            sample = buffer.sample(args.batch_size, args.n_step, args.gamma, rng)
+            batch = [x.to(args.device) for x in sample]
             run.add_losses(global_step, **update(agent, optimizers, batch, args))
             num_updates += 1
 

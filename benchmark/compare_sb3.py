@@ -131,6 +131,7 @@ def make_sb3(script, env, args, **more):
         }
     if script == "conv_sac":
         options["policy_kwargs"] |= encoder_of_sb3(args)
+        options["n_steps"] = args.n_step
         return stable_baselines3.SAC("CnnPolicy", env, **options | more)
     kind = getattr(stable_baselines3, script.upper())
     return kind("MlpPolicy", env, **options | more)

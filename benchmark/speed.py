@@ -132,8 +132,11 @@ class Learner:
 
     def sample(self, buffer):
         """A batch as the script draws it, on its device."""
-        its = self.its
-        window = (its.sequence_length, its.burn_in) if self.recurrent else ()
+        its, window = self.its, ()
+        if self.recurrent:
+            window = (its.sequence_length, its.burn_in)
+        elif hasattr(its, "n_step"):
+            window = (its.n_step, its.gamma)
         return [x.to(its.device) for x in buffer.sample(its.batch_size, *window, self.rng)]
 
     def update(self, batch):

@@ -82,7 +82,9 @@ def make_batch(size=7, seed=0):
     action = rng.uniform(-1, 1, (size, 2)).astype(np.float32)
     reward = rng.normal(size=(size, 1)).astype(np.float32)
     terminated = (np.arange(size)[:, None] % 3 == 0).astype(np.float32)
-    return [torch.from_numpy(x) for x in (obs, action, reward, next_obs, terminated)]
+    discount = rng.choice([0.99, 0.99**2], (size, 1)).astype(np.float32)  # of one or two steps
+    batch = obs, action, reward, next_obs, terminated, discount
+    return [torch.from_numpy(x) for x in batch]
 
 
 def with_sgd(agent, critics=0.01, actor=0.01):
@@ -124,8 +126,8 @@ def stable_baselines3(agent, args, batch):
         def __init__(self, space):
             super().__init__(space, 50)
             self.convs = nn.Sequential(
-                *(nn.Conv2d(3, 32, 6, 4), nn.ReLU(), nn.Conv2d(32, 32, 3, 2), nn.ReLU()),
-                *(nn.Conv2d(32, 32, 3), nn.ReLU(), nn.Flatten()),
+                *(nn.Conv2d(3, 16, 6, 4), nn.ReLU(), nn.Conv2d(16, 16, 3, 2), nn.ReLU()),
+                *(nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten()),
             )
             size = self.convs(torch.zeros(1, *space.shape)).shape[1]
             self.head = nn.Sequential(nn.Linear(size, 50), nn.LayerNorm(50), nn.Tanh())
@@ -161,8 +163,8 @@ def stable_baselines3(agent, args, batch):
     layers = [actor.latent_pi, actor.mu, actor.log_std]
     actor.optimizer = torch.optim.SGD([p for layer in layers for p in layer.parameters()], 0.01)
     model.ent_coef_optimizer = torch.optim.SGD([model.log_ent_coef], 0.01)
-    obs, action, reward, next_obs, terminated = batch
-    sample = ReplayBufferSamples(obs, action, next_obs, terminated, reward)
+    obs, action, reward, next_obs, terminated, discount = batch
+    sample = ReplayBufferSamples(obs, action, next_obs, terminated, reward, discount)
     model.replay_buffer.sample = lambda *args, **kwargs: sample
     gradients = gradients_at_step(model.critic.optimizer, model.critic)
     model.train(gradient_steps=1, batch_size=len(obs))
@@ -244,13 +246,13 @@ def test_the_critics_loss_trains_every_layer_of_the_encoder():
 
 def test_targets_come_from_the_target_encoder():
     args = make_args("--shift-pad", "0", "--tau", "0", "--no-autotune")
-    obs, action, reward, next_obs, terminated = make_batch()
+    obs, action, reward, next_obs, terminated, discount = make_batch()
     losses = []
     for broken in (False, True):
         agent = make_agent(args)
         if broken:
             nn.init.zeros_(agent.critics_target.encoder.head[0].weight)
-        batch = obs, action, reward, next_obs, 0 * terminated
+        batch = obs, action, reward, next_obs, 0 * terminated, discount
         losses.append(update(agent, with_sgd(agent), batch, args)["qf_loss"].item())
     assert losses[0] != losses[1]
 
@@ -273,8 +275,11 @@ def frame(number):
         max_size=70,
     ),
     num_envs=st.integers(1, 3),
+    n_step=st.integers(1, 4),
 )
-def test_every_stack_is_rebuilt_as_it_was_seen(capacity, frame_stack, repeat_first, ends, num_envs):
+def test_every_stack_is_rebuilt_as_it_was_seen(
+    capacity, frame_stack, repeat_first, ends, num_envs, n_step
+):
     shape = (frame_stack, 1, 2)
     buffer = ReplayBuffer(capacity * num_envs, shape, 1, num_envs, frame_stack)
     seen, number = {}, 0  # number of a step -> what it was, and the first row of its stack
@@ -292,7 +297,7 @@ def test_every_stack_is_rebuilt_as_it_was_seen(capacity, frame_stack, repeat_fir
             step.append((stacks[env], [number], -number, next_stack, *flags))
             rows[env] += 1
             first_row = rows[env] - 1 - frame_stack
-            seen[number] = (env, first_row, stacks[env], next_stack, end[env] == "terminated")
+            seen[number] = (env, first_row, stacks[env], next_stack, *flags)
             stacks[env] = None if any(flags) else next_stack
         columns = [np.array(x) for x in zip(*step, strict=True)]
         buffer.add(*(columns if num_envs > 1 else [x[0] for x in columns]))
@@ -300,15 +305,21 @@ def test_every_stack_is_rebuilt_as_it_was_seen(capacity, frame_stack, repeat_fir
     # The next row of an environment is kept free, or holds the newest observation.
     open_row = [total - (stack is not None) for total, stack in zip(rows, stacks, strict=True)]
     held = {k for k, (env, row, *_) in seen.items() if row >= open_row[env] + 1 - capacity}
-    batch = buffer.sample(3000, np.random.default_rng(0))
+    batch = buffer.sample(3000, n_step, 0.5, np.random.default_rng(0))
     assert batch[0].dtype == batch[3].dtype == torch.uint8
     drawn = set()
-    for obs, action, reward, next_obs, terminated in zip(*batch, strict=True):
-        k = int(action)
-        _, _, stack, next_stack, ended = seen[k]
-        assert np.array_equal(obs, stack)
-        assert np.array_equal(next_obs, next_stack)
-        assert (reward.item(), terminated.item()) == (-k, float(ended))
+    for obs, action, reward, next_obs, terminated, discount in zip(*batch, strict=True):
+        k = last = int(action)
+        total, discounts = -k, 0.5
+        for _ in range(n_step - 1):
+            if any(seen[last][-2:]) or last + num_envs not in seen:
+                break  # the episode ends, or the next step is still to come
+            last += num_envs
+            total, discounts = total - discounts * last, discounts / 2
+        assert np.array_equal(obs, seen[k][2])
+        assert np.array_equal(next_obs, seen[last][3])
+        assert (reward.item(), discount.item()) == (total, discounts)
+        assert terminated.item() == seen[last][4]
         drawn.add(k)
     assert drawn == held
 
@@ -331,7 +342,7 @@ def test_replay_gives_back_what_the_environments_showed(env_id):
         ended = np.logical_or(terminated, truncated)
         obs = env.reset(options={"reset_mask": ended})[0] if ended.any() else next_obs
     drawn = set()
-    for obs, action, _, next_obs, _ in zip(*buffer.sample(3000, rng), strict=True):
+    for obs, action, _, next_obs, *_ in zip(*buffer.sample(3000, 1, 0.99, rng), strict=True):
         drawn.add(action.numpy().tobytes())
         assert np.array_equal([obs, next_obs], seen[action.numpy().tobytes()])
     assert drawn == set(seen)
@@ -341,7 +352,7 @@ def test_steps_are_drawn_uniformly():
     buffer, rng = ReplayBuffer(30, (1, 1, 2), 1), np.random.default_rng(0)
     for k in range(50):  # the ring wraps, every fifth step ends an episode
         buffer.add(frame(k), np.array([k]), 0, frame(k), False, k % 5 == 4)
-    drawn = buffer.sample(20_000, rng)[1].numpy().ravel()
+    drawn = buffer.sample(20_000, 1, 0.99, rng)[1].numpy().ravel()
     _, counts = np.unique(drawn, return_counts=True)
     assert len(counts) > 20
     assert np.abs(counts * len(counts) / 20_000 - 1).max() < 0.15  # 4.3 standard deviations
@@ -415,10 +426,10 @@ def test_no_shift_with_a_pad_of_zero():
 
 def shifts_seen(args, obs):
     """The shifts with which the encoder sees the current and the next pictures of an update."""
-    _, action, reward, _, terminated = make_batch(len(obs))
+    _, action, reward, _, terminated, discount = make_batch(len(obs))
     agent, inputs = make_agent(args), []
     agent.critics.encoder.register_forward_pre_hook(lambda module, x: inputs.append(x[0]))
-    update(agent, with_sgd(agent), (obs, action, reward, obs, terminated), args)
+    update(agent, with_sgd(agent), (obs, action, reward, obs, terminated, discount), args)
     return [
         [
             crops(picture, args.shift_pad)[shifted.numpy().astype(np.uint8).tobytes()]
