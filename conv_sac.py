@@ -34,7 +34,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("run").add_argument
     add("--env-id", default=CARTPOLE, help="environment; `python -m envs` lists ours")
     add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
-    add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
+    add("--total-steps", type=integer(1), default=30_000, help="length of the run [env steps]")
     add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
     add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
     add("--log-dir", default="runs", help="where run folders go")
