@@ -103,6 +103,8 @@ def run_two_states(script, folder, *options, end="truncated"):
     argv = ["--env-id", f"{name}-{end}-v0", "--log-dir", str(folder), "--eval-episodes", "1"]
     argv += ["--total-steps", "12", "--learning-starts", "6", "--updates-per-step", "1"]
     argv += ["--batch-size", "32", "--buffer-size", "1000", "--hidden-dims", "8"]
+    if script is conv_sac:
+        argv += ["--n-step", "1"]
     argv += ["--rnn-hidden", "5", "--sequence-length", "1"] if script in RECURRENT else []
     script.main(script.parse_args([*argv, "--num-threads", "1", *options]))
 
