@@ -3,7 +3,7 @@
 Convolutions turn a stack of frames into 50 features, for both critics and the actor. Only the
 critics' loss trains them. Each picture is shifted at random by a few pixels before it is learned
 from, else the encoder learns the few pictures in replay by heart. Replay holds every frame once.
-Extends sac.py: `Encoder`, `random_shift`, a replay buffer of frames.
+Extends sac.py: `Encoder`, `random_shift`, returns over n steps, a replay buffer of frames.
 
 Papers: Yarats et al. 2019, arXiv:1910.01741v3 (who trains the encoder). Kostrikov et al. 2020,
 arXiv:2004.13649v4 (random shifts). Yarats et al. 2021, arXiv:2107.09645v1 (one pass per picture,

@@ -120,8 +120,8 @@ def set_up_torch(args):
 def keep_freed_memory():
     """Lets the C library reuse what one update frees in the next, not hand it back to the system.
 
-    glibc returns large blocks at once. An update from pixels then spent a tenth of its time on
-    getting them again, page by page. Does nothing where the C library has no `mallopt`.
+    glibc returns large blocks at once, and an update from pixels then gets them again, page by
+    page. Does nothing where the C library has no `mallopt`.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
