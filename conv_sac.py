@@ -97,7 +97,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
-from common.envs import env_state, make_env, restore_env
+from common.envs import env_state, make_env, make_envs, restore_env
 from common.errors import UserError
 from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
 
@@ -474,25 +474,29 @@ def update(agent, optimizers, batch, args):
 # ---- 5. Evaluation ----
 
 
-def evaluate(agent, env, episodes, seed, film=None):
+def evaluate(agent, envs, episodes, seed, film=None):
     """Whole episodes with the deterministic policy; returns lists: returns, lengths, successes.
 
+    envs: they play side by side, since to act for all at once takes hardly longer than for one.
     seed: of the sequence of start states.  film: a `common.video.Film` for the first episode.
     """
-    returns, lengths, successes = [], [], []
-    obs, _ = env.reset(seed=seed)
-    while len(returns) < episodes:
+    infos = [None] * episodes
+    playing = np.arange(len(envs))  # the episode in each environment
+    obs = np.stack([env.reset(seed=seed, options={"episode": k})[0] for k, env in enumerate(envs)])
+    while (playing < episodes).any():
         action = agent.act(obs, deterministic=True)
-        if film and not returns:
-            film.add(env, obs, action)
-        obs, _, terminated, truncated, info = env.step(action)
-        if terminated or truncated:
-            returns.append(float(info["episode"]["r"]))
-            lengths.append(int(info["episode"]["l"]))
-            if "is_success" in info:
-                successes.append(float(info["is_success"]))
-            obs, _ = env.reset()
-    return returns, lengths, successes
+        if film and playing[0] == 0:
+            film.add(envs[0], obs[0], action[0])
+        for i in np.flatnonzero(playing < episodes):
+            obs[i], _, terminated, truncated, info = envs[i].step(action[i])
+            if terminated or truncated:
+                infos[playing[i]] = info
+                playing[i] += len(envs)
+                if playing[i] < episodes:
+                    obs[i], _ = envs[i].reset(seed=seed, options={"episode": playing[i]})
+    returns = [float(info["episode"]["r"]) for info in infos]
+    lengths = [int(info["episode"]["l"]) for info in infos]
+    return returns, lengths, [float(info["is_success"]) for info in infos if "is_success" in info]
 
 
 # ---- 6. The run ----
@@ -507,12 +511,12 @@ def main(args):
     set_up_torch(args)
     rng = np.random.default_rng(args.seed)
     env = make_env(args.env_id, args.seed, num_envs=args.num_envs)
-    eval_env = make_env(args.env_id, render_mode="rgb_array" if args.video else None)
-    obs_shape, action_dim = check_pixels(eval_env, args)
+    eval_envs = make_envs(args.env_id, args.eval_episodes, args.video)
+    obs_shape, action_dim = check_pixels(eval_envs[0], args)
     if args.target_entropy is None:
         args.target_entropy = -float(action_dim)  # arXiv:1812.05905v2, Appendix D
 
-    agent = Agent(eval_env.observation_space.shape, action_dim, args)
+    agent = Agent(eval_envs[0].observation_space.shape, action_dim, args)
     optimizers = make_optimizers(agent, args)
     frame_bytes = math.prod(obs_shape) // args.frame_stack
     check_memory(args.buffer_size * (frame_bytes + 4 * (action_dim + 3)), args)
@@ -545,7 +549,7 @@ def main(args):
     def evaluate_and_log():
         seed = (args.seed + 1) << 32 | global_step  # new start states at each evaluation
         film = run.film(global_step)
-        result = evaluate(agent, eval_env, args.eval_episodes, seed, film)
+        result = evaluate(agent, eval_envs, args.eval_episodes, seed, film)
         run.log(global_step, num_updates, *result)
 
     if state is None:
@@ -590,7 +594,8 @@ def main(args):
     save()
     if run.last_logged != global_step and not run.stopped_by:
         evaluate_and_log()
-    env.close(), eval_env.close()
+    for each in [env, *eval_envs]:
+        each.close()
     return run.finish()
 
 

@@ -97,7 +97,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
-from common.envs import check_flat, check_sequences, env_state, make_env, restore_env
+from common.envs import check_flat, check_sequences, env_state, make_env, make_envs, restore_env
 from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
 
 # ---- 2. Replay buffer ----
@@ -511,28 +511,34 @@ def zero_padding(history, action, reward, terminated, mask):
 # ---- 5. Evaluation ----
 
 
-def evaluate(agent, env, episodes, seed, film=None):
+def evaluate(agent, envs, episodes, seed, film=None):
     """Whole episodes with the deterministic policy; returns lists: returns, lengths, successes.
 
+    envs: they play side by side, since to act for all at once takes hardly longer than for one.
     seed: of the sequence of start states.  film: a `common.video.Film` for the first episode.
     """
-    returns, lengths, successes = [], [], []
-    obs, _ = env.reset(seed=seed)
-    history, hidden = join(obs, np.zeros(env.action_space.shape), 0), None
-    while len(returns) < episodes:
+    infos = [None] * episodes
+    playing = np.arange(len(envs))  # the episode in each environment
+    obs = np.stack([env.reset(seed=seed, options={"episode": k})[0] for k, env in enumerate(envs)])
+    action, reward = np.zeros((len(envs), *envs[0].action_space.shape)), np.zeros(len(envs))
+    history, hidden = join(obs, action, reward), None
+    while (playing < episodes).any():
         action, hidden = agent.act(history, hidden, deterministic=True)
-        if film and not returns:
-            film.add(env, obs, action, hidden)
-        obs, reward, terminated, truncated, info = env.step(action)
-        if terminated or truncated:
-            returns.append(float(info["episode"]["r"]))
-            lengths.append(int(info["episode"]["l"]))
-            if "is_success" in info:
-                successes.append(float(info["is_success"]))
-            obs, _ = env.reset()
-            hidden = None
-        history = join(obs, action, reward, terminated or truncated)
-    return returns, lengths, successes
+        if film and playing[0] == 0:
+            film.add(envs[0], obs[0], action[0], hidden)
+        ended = np.zeros(len(envs), bool)
+        for i in np.flatnonzero(playing < episodes):
+            obs[i], reward[i], terminated, truncated, info = envs[i].step(action[i])
+            if terminated or truncated:
+                infos[playing[i]], ended[i] = info, True
+                playing[i] += len(envs)
+                if playing[i] < episodes:
+                    obs[i], _ = envs[i].reset(seed=seed, options={"episode": playing[i]})
+        forget(hidden, ended)
+        history = join(obs, action, reward, ended)
+    returns = [float(info["episode"]["r"]) for info in infos]
+    lengths = [int(info["episode"]["l"]) for info in infos]
+    return returns, lengths, [float(info["is_success"]) for info in infos if "is_success" in info]
 
 
 # ---- 6. The run ----
@@ -547,9 +553,9 @@ def main(args):
     set_up_torch(args)
     rng = np.random.default_rng(args.seed)
     env = make_env(args.env_id, args.seed, num_envs=args.num_envs)
-    eval_env = make_env(args.env_id, render_mode="rgb_array" if args.video else None)
-    obs_dim, action_dim = check_flat(eval_env)
-    check_sequences(eval_env, args)
+    eval_envs = make_envs(args.env_id, args.eval_episodes, args.video)
+    obs_dim, action_dim = check_flat(eval_envs[0])
+    check_sequences(eval_envs[0], args)
     if args.target_entropy is None:
         args.target_entropy = -float(action_dim)  # arXiv:1812.05905v2, Appendix D
 
@@ -590,7 +596,7 @@ def main(args):
     def evaluate_and_log():
         seed = (args.seed + 1) << 32 | global_step  # new start states at each evaluation
         film = run.film(global_step)
-        result = evaluate(agent, eval_env, args.eval_episodes, seed, film)
+        result = evaluate(agent, eval_envs, args.eval_episodes, seed, film)
         run.log(global_step, num_updates, *result)
 
     if state is None:
@@ -638,7 +644,8 @@ def main(args):
     save()
     if run.last_logged != global_step and not run.stopped_by:
         evaluate_and_log()
-    env.close(), eval_env.close()
+    for each in [env, *eval_envs]:
+        each.close()
     return run.finish()
 
 

@@ -169,7 +169,7 @@ def train_sb3(script, seed, folder, args):
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
 
-    from common.envs import make_env
+    from common.envs import make_env, make_envs
     from common.run import COLUMNS
 
     module = importlib.import_module(script)
@@ -177,13 +177,13 @@ def train_sb3(script, seed, folder, args):
     its = module.parse_args(argv)
     torch.set_num_threads(args.num_threads)
     model = make_sb3(script, make_env(args.env_id, seed), its)
-    eval_env = make_env(args.env_id)
+    eval_envs = make_envs(args.env_id, its.eval_episodes)
     folder.mkdir(parents=True, exist_ok=True)
     start, rows = time.perf_counter(), []
 
     def evaluate(step):
         its_seed = (seed + 1) << 32 | step  # the start states that ours is evaluated on
-        result = module.evaluate(Sb3Agent(model), eval_env, its.eval_episodes, its_seed)
+        result = module.evaluate(Sb3Agent(model), eval_envs, its.eval_episodes, its_seed)
         returns, lengths = result[:2]
         seconds = time.perf_counter() - start
         trained = [episode["r"] for episode in model.ep_info_buffer or []]
@@ -212,7 +212,8 @@ def train_sb3(script, seed, folder, args):
     model.learn(args.total_steps, callback=Evaluate())
     if rows[-1]["global_step"] != args.total_steps:
         evaluate(args.total_steps)
-    eval_env.close()
+    for env in eval_envs:
+        env.close()
     with open(folder / "progress.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()

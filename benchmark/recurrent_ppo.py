@@ -15,6 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a file
 
+import numpy as np
+
 from common.cli import Parser, integer, run_cli
 
 
@@ -37,7 +39,8 @@ def main(args):
     from sb3_contrib import RecurrentPPO
     from stable_baselines3.common.callbacks import BaseCallback
 
-    from common.envs import make_env
+    import rsac
+    from common.envs import make_env, make_envs
     from common.run import process_seconds
 
     torch.set_num_threads(args.num_threads)
@@ -48,23 +51,18 @@ def main(args):
     folder = Path(args.log_dir) / name
     folder.mkdir(parents=True)
     (folder / "args.json").write_text(json.dumps(vars(args), indent=2) + "\n")
-    env, eval_env = make_env(args.env_id, args.seed), make_env(args.env_id)
+    env, eval_envs = make_env(args.env_id, args.seed), make_envs(args.env_id, args.eval_episodes)
 
-    def evaluate(model, global_step):
-        """Mean, std and mean length of deterministic episodes, with the seeds our scripts use."""
-        returns, lengths = [], []
-        obs, _ = eval_env.reset(seed=(args.seed + 1) << 32 | global_step)
-        state, ended = None, True
-        while len(returns) < args.eval_episodes:
-            start = [ended]
-            action, state = model.predict(obs[None], state, episode_start=start, deterministic=True)
-            obs, _, terminated, truncated, info = eval_env.step(action[0])
-            ended = terminated or truncated
-            if ended:
-                returns.append(float(info["episode"]["r"]))
-                lengths.append(int(info["episode"]["l"]))
-                obs, _ = eval_env.reset()
-        return statistics.fmean(returns), statistics.pstdev(returns), statistics.fmean(lengths)
+    class Peer:
+        """RecurrentPPO in the shape that `rsac.evaluate` expects."""
+
+        def __init__(self, model):
+            self.model = model
+
+        def act(self, history, hidden=None, deterministic=False):
+            obs = history[:, : env.observation_space.shape[0]]
+            starts = np.zeros(len(obs), bool)  # `rsac.evaluate` clears the hidden state itself
+            return self.model.predict(obs, hidden, starts, deterministic)
 
     class Log(BaseCallback):
         def _on_training_start(self):
@@ -77,7 +75,9 @@ def main(args):
             return self.num_timesteps < args.total_steps
 
         def write(self):
-            mean, std, length = evaluate(self.model, self.num_timesteps)
+            seed = (args.seed + 1) << 32 | self.num_timesteps  # as our scripts do
+            result = rsac.evaluate(Peer(self.model), eval_envs, args.eval_episodes, seed)
+            returns, lengths = result[:2]
             wall = process_seconds()
             rate = self.num_timesteps / wall
             row = [
@@ -85,9 +85,9 @@ def main(args):
                 self.model._n_updates,
                 f"{wall:.3f}",
                 "nan",
-                mean,
-                std,
-                length,
+                statistics.fmean(returns),
+                statistics.pstdev(returns),
+                statistics.fmean(lengths),
             ]
             with open(folder / "progress.csv", "a") as file:
                 if self.num_timesteps == 0:
@@ -99,7 +99,8 @@ def main(args):
 
     model = RecurrentPPO("MlpLstmPolicy", env, seed=args.seed, device="cpu")
     model.learn(args.total_steps, callback=Log())
-    env.close(), eval_env.close()
+    for each in [env, *eval_envs]:
+        each.close()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from common import cli
 from common.errors import RunError, UserError
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
+SIDE_BY_SIDE = 10  # environments of an evaluation, at most
 
 
 def register_envs():
@@ -79,6 +80,15 @@ def make_env(env_id, seed=0, render_mode=None, num_envs=1):
     env = gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
     env = gym.wrappers.RecordEpisodeStatistics(env)
     return SeededEpisodes(env, seed)
+
+
+def make_envs(env_id, episodes, video=False):
+    """Environments that play `episodes` of an evaluation side by side; with video the first draws.
+
+    A list and not a vector environment: one whose last episode has ended rests.
+    """
+    count = min(episodes, SIDE_BY_SIDE)
+    return [make_env(env_id, 0, "rgb_array" if video and k == 0 else None) for k in range(count)]
 
 
 def check_flat(env):
@@ -174,10 +184,13 @@ class SeededEpisodes(gym.Wrapper):
             self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
 
     def reset(self, *, seed=None, options=None):
-        """The next episode, or with a seed the first one of another sequence."""
+        """The next episode, or with a seed the first one of another sequence.
+
+        options: {"episode": k} gives number k of the sequence.
+        """
         if seed is not None:
             self.seed, self.episode = seed, -1
-        self.episode += 1
+        self.episode = int((options or {}).get("episode", self.episode + 1))
         self.tape, self.steps = bytearray(), 0
         sequence = np.random.SeedSequence([self.seed, self.episode])
         obs, info = self._guard(self.env.reset, seed=int(sequence.generate_state(1)[0] >> 1))

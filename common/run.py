@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from common import cli
 from common.checkpoint import NAME, PREVIOUS, load_checkpoint, save_checkpoint, write_file
-from common.envs import make_env
+from common.envs import make_envs
 from common.errors import RunError, UserError
 from common.video import Film
 
@@ -160,7 +160,7 @@ def check_memory(num_bytes, args):
 def evaluate_checkpoint(args, script, make_agent, evaluate):
     """--evaluate: rebuilds environment and networks from a checkpoint and reports the returns.
 
-    make_agent(obs_dim, or the shape of pictures; action_dim; args) and evaluate(agent, env,
+    make_agent(obs_dim, or the shape of pictures; action_dim; args) and evaluate(agent, envs,
     episodes, seed, film) are those of the script.
     """
     state = load_checkpoint(args.evaluate, script)
@@ -169,17 +169,18 @@ def evaluate_checkpoint(args, script, make_agent, evaluate):
     chosen = {"device": args.device, "num_threads": args.num_threads}
     saved = Namespace(**vars(args) | state["args"] | chosen)
     set_up_torch(args)
-    env = make_env(saved.env_id, render_mode="rgb_array" if args.video else None)
-    env.check_shapes(state["env"][0])
-    shape = env.observation_space.shape
-    agent = make_agent(shape[0] if len(shape) == 1 else shape, env.action_space.shape[0], saved)
+    envs = make_envs(saved.env_id, args.episodes, args.video)
+    envs[0].check_shapes(state["env"][0])
+    shape, action_dim = envs[0].observation_space.shape, envs[0].action_space.shape[0]
+    agent = make_agent(shape[0] if len(shape) == 1 else shape, action_dim, saved)
     agent.load_state_dict(state["agent"])
     folder = Path(args.evaluate)
     folder = folder if folder.is_dir() else folder.parent
     film = Film(folder / f"evaluation-seed{args.seed}.mp4") if args.video else None
     seed = args.seed + 2**31  # never a training seed
-    report(args, *evaluate(agent, env, args.episodes, seed, film))
-    env.close()
+    report(args, *evaluate(agent, envs, args.episodes, seed, film))
+    for env in envs:
+        env.close()
     if film:
         print(f"film: {film.save()}", file=sys.stderr)
 

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.cli import run_cli
-from common.envs import make_env
 
 SCRIPTS = ["rdpg", "rtd3", "rsac", "rsac_sharing"]
 SIBLING = {"rdpg": "ddpg", "rtd3": "td3", "rsac": "sac"}
@@ -227,30 +226,6 @@ def test_a_resumed_run_acts_on_the_same_memory_as_an_unbroken_one(script, tmp_pa
     for (history, hidden), (expected_history, expected_hidden) in zip(steps, unbroken, strict=True):
         np.testing.assert_array_equal(history, expected_history)
         assert torch.equal(hidden, expected_hidden)
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_evaluation_starts_every_episode_without_memory(script):
-    module = importlib.import_module(script)
-    agent = module.Agent(3, 1, module.parse_args(["--rnn-hidden", "5"]))
-    calls, act = [], agent.act
-
-    def spy(history, hidden=None, deterministic=False):
-        action, after = act(history, hidden, deterministic)
-        calls.append((history, hidden, action, after))
-        return action, after
-
-    agent.act = spy
-    _, lengths, _ = module.evaluate(agent, make_env("probes:Varied-v0"), 5, seed=3)
-    assert len(calls) == sum(lengths)
-    starts = np.cumsum([0, *lengths[:-1]])
-    for k, (history, hidden, _, _) in enumerate(calls):
-        if k in starts:
-            assert hidden is None
-            assert not history[3:].any()
-        else:
-            assert hidden is calls[k - 1][3]
-            np.testing.assert_array_equal(history[3:4], calls[k - 1][2])
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -28,7 +28,7 @@ from script_runs import (
 from toy_envs import WRONG, Toy
 
 from common.checkpoint import load_checkpoint
-from common.envs import make_env
+from common.envs import make_env, make_envs
 from common.run import Run
 from common.video import Film, Panel, blue_white_red
 
@@ -96,12 +96,12 @@ def test_a_loaded_policy_does_what_it_did_before_it_was_saved(finished):
     script, folder, _ = finished
     module, state = importlib.import_module(script), load_checkpoint(folder, script)
     torch.set_num_threads(1)
-    env = make_env(state["args"]["env_id"])
-    shape = env.observation_space.shape
+    envs = make_envs(state["args"]["env_id"], 2)
+    shape, action_dim = envs[0].observation_space.shape, envs[0].action_space.shape[0]
     args = Namespace(**state["args"])
-    agent = module.Agent(shape[0] if len(shape) == 1 else shape, env.action_space.shape[0], args)
+    agent = module.Agent(shape[0] if len(shape) == 1 else shape, action_dim, args)
     agent.load_state_dict(state["agent"])
-    returns, lengths, _ = module.evaluate(agent, env, 2, (0 + 1) << 32 | 60)
+    returns, lengths, _ = module.evaluate(agent, envs, 2, (0 + 1) << 32 | 60)
     row = progress(folder)[-1]
     assert float(row["eval_return_mean"]) == sum(returns) / 2
     assert float(row["eval_length_mean"]) == sum(lengths) / 2
