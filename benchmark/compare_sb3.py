@@ -55,11 +55,12 @@ def main(args):
                     train(script, seed, folder, args)
                 results.setdefault(name, []).append(final_return(folder))
                 print(f"{name:<10} seed {seed}: {results[name][-1]:.1f}", flush=True)
-    print("\n| script | ours | Stable-Baselines3 | ours - theirs, in their standard deviations |")
+    print("\n| script | ours | Stable-Baselines3 | ours - theirs, in their standard errors |")
     print("|---|---|---|---|")
     for script in args.scripts:
         ours, theirs = results[script], results[f"sb3-{script}"]
-        gap = (statistics.fmean(ours) - statistics.fmean(theirs)) / (np.std(theirs) or np.nan)
+        error = np.std(theirs) / max(len(theirs) - 1, 1) ** 0.5
+        gap = (statistics.fmean(ours) - statistics.fmean(theirs)) / (error or np.nan)
         print(f"| {script} | {spread(ours)} | {spread(theirs)} | {gap:+.2f} |")
 
 
@@ -76,7 +77,7 @@ def complete(folder, total_steps):
 
 def final_return(folder):
     curve = read_curve(folder / "progress.csv")
-    late = curve["global_step"] > (1 - LAST) * curve["global_step"][-1]
+    late = curve["global_step"] >= (1 - LAST) * curve["global_step"][-1]
     return float(curve["eval_return_mean"][late].mean())
 
 
