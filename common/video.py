@@ -69,7 +69,7 @@ class Panel:
         boxes = [(16, third), (third + 16, 2 * third), (2 * third + 16, height - 6)]
         names = ["observation", "action", "memory"]
         for k, (value, name, (top, bottom)) in enumerate(zip(values, names, boxes, strict=True)):
-            value = np.ravel(np.asarray(value, np.float32))[:256]
+            value = np.array(value, np.float32).ravel()[:256]  # a copy: some reuse theirs
             self.past[k] = [*self.past[k][1 - SHOWN :], value]
             self.largest[k] = max(self.largest[k], float(np.abs(value).max()))
             text = f"{name}, {value.size} value{'s' * (value.size > 1)}, +-{self.largest[k]:.3g}"

@@ -343,6 +343,17 @@ def test_the_panel_shows_the_hidden_state_in_colour():
     assert np.flatnonzero(red).max() < np.flatnonzero(blue).min()  # unit 0 above unit 1
 
 
+def test_the_panel_keeps_the_past_of_arrays_that_are_reused():
+    panel, frame = Panel(), np.zeros((300, 100, 3), np.uint8)
+    obs, action, hidden = np.zeros(2, np.float32), np.zeros(1, np.float32), np.zeros(3, np.float32)
+    for step in range(1, 4):
+        for value in (obs, action, hidden):
+            value[:] = step
+        panel.beside(frame, obs, action, hidden)
+    for past in panel.past:
+        assert [value[0] for value in past] == [1, 2, 3]
+
+
 def test_colours_run_from_blue_over_white_to_red():
     colours = blue_white_red(np.array([[-1.0, 0.0, 1.0]]))[0].tolist()
     assert colours == [[0, 0, 255], [255, 255, 255], [255, 0, 0]]
