@@ -526,7 +526,7 @@ def zero_padding(history, action, reward, terminated, mask):
 def evaluate(agent, envs, episodes, seed, film=None):
     """Whole episodes with the deterministic policy; returns lists: returns, lengths, successes.
 
-    envs: they play side by side, since to act for all at once takes hardly longer than for one.
+    envs: they play side by side, so that one pass through the networks acts for all.
     seed: of the sequence of start states.  film: a `common.video.Film` for the first episode.
     """
     infos = [None] * episodes

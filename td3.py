@@ -304,7 +304,7 @@ def update(agent, optimizers, batch, args, delayed_too):
 def evaluate(agent, envs, episodes, seed, film=None):
     """Whole episodes with the deterministic policy; returns lists: returns, lengths, successes.
 
-    envs: they play side by side, since to act for all at once takes hardly longer than for one.
+    envs: they play side by side, so that one pass through the networks acts for all.
     seed: of the sequence of start states.  film: a `common.video.Film` for the first episode.
     """
     infos = [None] * episodes

@@ -13,6 +13,7 @@ from common.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = ("global_step", "wall_seconds", "eval_return_mean")  # of progress.csv, those read here
+LAST = 0.1  # part of a run whose evaluations make its final return; one alone is noisy
 
 
 def find_script(name):
@@ -76,6 +77,11 @@ def read_curve(path):
         number = 3 + int(np.argmax(np.diff(columns["global_step"]) <= 0))
         raise ValueError(f"line {number} does not come after the line before it")
     return columns
+
+
+def final_return(step, value):
+    """Mean of the evaluations in the last tenth of a run.  step, value: (evaluations,)"""
+    return float(value[step >= (1 - LAST) * step[-1]].mean())
 
 
 def _is_number(line, place):

@@ -20,13 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import check_env_id, find_script, machine, read_curve
+from benchmark import check_env_id, final_return, find_script, machine, read_curve
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError
 
 SCRIPTS = ("ddpg", "td3", "sac")
 STARTS = {"sac": ["--alpha", "1.0"]}  # that of Stable-Baselines3's "auto"
-LAST = 0.1  # part of a run whose evaluations make its final return, as in benchmark.plot
 
 
 def parse_args(argv=None):
@@ -53,7 +52,9 @@ def main(args):
                 folder = Path(args.log_dir) / f"{env_name}__{name}__{seed}"
                 if not complete(folder, args.total_steps):
                     train(script, seed, folder, args)
-                results.setdefault(name, []).append(final_return(folder))
+                curve = read_curve(folder / "progress.csv")
+                final = final_return(curve["global_step"], curve["eval_return_mean"])
+                results.setdefault(name, []).append(final)
                 print(f"{name:<10} seed {seed}: {results[name][-1]:.1f}", flush=True)
     print("\n| script | ours | Stable-Baselines3 | ours - theirs, in their standard errors |")
     print("|---|---|---|---|")
@@ -73,12 +74,6 @@ def complete(folder, total_steps):
         return read_curve(folder / "progress.csv")["global_step"][-1] >= total_steps
     except (OSError, ValueError):
         return False
-
-
-def final_return(folder):
-    curve = read_curve(folder / "progress.csv")
-    late = curve["global_step"] >= (1 - LAST) * curve["global_step"][-1]
-    return float(curve["eval_return_mean"][late].mean())
 
 
 def train_ours(script, seed, folder, args):

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import envs
-from benchmark import COLUMNS, read_curve
+from benchmark import COLUMNS, final_return, read_curve
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -28,7 +28,6 @@ SCRIPTS = ("rsac", "rsac_sharing", "rtd3", "rdpg", "sac", "td3", "ddpg", "conv_s
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
 MARKERS = "osD^vPX*"
-LAST = 0.1  # part of a run whose evaluations make its final return; one alone is noisy
 POINTS = 41  # of the curves across tasks
 
 
@@ -64,8 +63,7 @@ class Run:
     value: np.ndarray
 
     def final(self):
-        """Mean of the evaluations in the last tenth of the run."""
-        return self.value[self.step >= (1 - LAST) * self.step[-1]].mean()
+        return final_return(self.step, self.value)
 
 
 def read_runs(paths, skip):
