@@ -231,7 +231,7 @@ def check_pixels(env, args):
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
+        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU(inplace=True)]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
@@ -243,7 +243,7 @@ class Encoder(nn.Module):
         super().__init__()
         layers, input_dim = [], obs_shape[0]
         for channels, kernel, stride in ENCODERS[name]:
-            layers += [nn.Conv2d(input_dim, channels, kernel, stride), nn.ReLU()]
+            layers += [nn.Conv2d(input_dim, channels, kernel, stride), nn.ReLU(inplace=True)]
             input_dim = channels
         self.convs = nn.Sequential(*layers, nn.Flatten(-3))
         try:
@@ -428,8 +428,10 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
+        param.grad = grad
     optimizer.step()
 
 
@@ -454,10 +456,8 @@ def update(agent, optimizers, batch, args):
     # Its features are those from before the critics' step, which saves a pass over the pictures.
     feat = feat.detach()
     new_action, log_prob = agent.actor.sample(feat)
-    # The critics only judge here: nothing is to be computed for their weights.
-    agent.critics.requires_grad_(False)
+    # The critics only judge here: `step` computes nothing for their weights.
     q1, q2 = agent.critics(feat, new_action)
-    agent.critics.requires_grad_(True)
     pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
     step(optimizers["actor"], pi_loss)
 

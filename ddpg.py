@@ -141,7 +141,7 @@ class ReplayBuffer:
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
+        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU(inplace=True)]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
@@ -246,8 +246,10 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
+        param.grad = grad
     optimizer.step()
 
 
@@ -262,10 +264,8 @@ def update(agent, optimizers, batch, args):
     qf_loss = critic_loss(agent.qf1(obs, action), y).mean()
     step(optimizers["qf1"], qf_loss)
 
-    # The critic only judges here: nothing is to be computed for its weights.
-    agent.qf1.requires_grad_(False)
+    # The critic only judges here: `step` computes nothing for its weights.
     q1 = agent.qf1(obs, agent.actor(obs))
-    agent.qf1.requires_grad_(True)
     pi_loss = actor_loss(q1).mean()
     step(optimizers["actor"], pi_loss)
 

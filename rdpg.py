@@ -194,7 +194,7 @@ class ReplayBuffer:
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
+        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU(inplace=True)]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
@@ -390,8 +390,10 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
+        param.grad = grad
     optimizer.step()
 
 
@@ -417,11 +419,11 @@ def update(agent, optimizers, batch, args):
     step(optimizers["qf1"], qf_loss)
 
     new_action = agent.actor(agent.actor_rnn.window(history[:, :-1], burn_in))
-    # The critic only judges here: nothing is to be computed for its weights.
+    # The critic only judges here: `step` computes nothing for its weights.
     # Its memory has just learned, so it remembers anew: old features do not fit new heads.
-    critic = nn.ModuleList([agent.qf1_rnn, agent.qf1]).requires_grad_(False)
-    q1 = agent.qf1(agent.qf1_rnn.window(history[:, :-1], burn_in), new_action)
-    critic.requires_grad_(True)
+    with torch.no_grad():
+        qf_feat = agent.qf1_rnn.window(history[:, :-1], burn_in)
+    q1 = agent.qf1(qf_feat, new_action)
     pi_loss = masked_mean(actor_loss(q1), mask)
     step(optimizers["actor"], pi_loss)
 

@@ -202,7 +202,7 @@ class ReplayBuffer:
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
+        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU(inplace=True)]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
@@ -450,8 +450,10 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
+        param.grad = grad
     optimizer.step()
 
 
@@ -479,13 +481,11 @@ def update(agent, optimizers, batch, args):
     step(optimizers["critics"], qf_loss)
 
     new_action, log_prob = agent.actor.sample(actor_feat[:, :-1])
-    # The critics only judge here: nothing is to be computed for their weights.
+    # The critics only judge here: `step` computes nothing for their weights.
     # Their memories have just learned, so they remember anew: old features do not fit new heads.
-    agent.critics.requires_grad_(False)
     with torch.no_grad():
         qf_feats = agent.critics.remember(history[:, :-1], burn_in)
     q1, q2 = agent.critics(qf_feats, new_action)
-    agent.critics.requires_grad_(True)
     pi_loss = masked_mean(actor_loss(log_prob, q1, q2, alpha), mask)
     step(optimizers["actor"], pi_loss)
 

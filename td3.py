@@ -146,7 +146,7 @@ class ReplayBuffer:
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
+        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU(inplace=True)]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
@@ -264,8 +264,10 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
+        param.grad = grad
     optimizer.step()
 
 
@@ -286,10 +288,8 @@ def update(agent, optimizers, batch, args, delayed_too):
     if not delayed_too:  # the critics are to settle before the actor trusts them (Section 5.2)
         return {"qf_loss": qf_loss}
 
-    # The critics only judge here: nothing is to be computed for their weights.
-    agent.critics.requires_grad_(False)
+    # The critics only judge here: `step` computes nothing for their weights.
     q1 = agent.critics.qf1(obs, agent.actor(obs))
-    agent.critics.requires_grad_(True)
     pi_loss = actor_loss(q1).mean()
     step(optimizers["actor"], pi_loss)
 

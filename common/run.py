@@ -6,6 +6,7 @@ import ctypes
 import errno
 import io
 import json
+import math
 import os
 import platform
 import random
@@ -257,10 +258,10 @@ class Run:
         would wait for the device, so there it is found at the next `log`.
         """
         for name, loss in losses.items():
-            loss = loss.detach()
-            if loss.device.type == "cpu" and not loss.isfinite():
-                raise RunError(f"{name} is {loss.item()} at step {global_step}: learning diverges")
-            self._losses[name] = self._losses[name] + loss if name in self._losses else loss.clone()
+            loss = loss.item() if loss.device.type == "cpu" else loss.detach()
+            if isinstance(loss, float) and not math.isfinite(loss):
+                raise RunError(f"{name} is {loss} at step {global_step}: learning diverges")
+            self._losses[name] = self._losses.get(name, 0.0) + loss
             self._counts[name] = self._counts.get(name, 0) + 1  # an actor may learn less often
 
     def add_returns(self, info, ended):
@@ -289,9 +290,9 @@ class Run:
             "eval_length_mean": statistics.fmean(lengths),
             "steps_per_second": round((global_step - step) / (now - then), 2),
         }
-        losses = {name: (loss / self._counts[name]).item() for name, loss in self._losses.items()}
+        losses = {name: float(loss / self._counts[name]) for name, loss in self._losses.items()}
         for name, loss in losses.items():
-            if not np.isfinite(loss):
+            if not math.isfinite(loss):
                 raise RunError(
                     f"{name} is {loss} at step {global_step} or before: learning diverges"
                 )

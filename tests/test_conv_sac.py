@@ -115,7 +115,7 @@ def stable_baselines3(agent, args, batch):
     """Its own SAC.train() on one batch, from the same weights.
 
     There the actor judges anew with the encoder after the critics' step, here with the features
-    from before it. So in this comparison no optimizer owns the encoder; its gradient is compared.
+    from before it. So in this comparison the encoder stays as it is; its gradient is compared.
     """
     from stable_baselines3 import SAC
     from stable_baselines3.common.buffers import ReplayBufferSamples
@@ -191,7 +191,8 @@ def test_one_update_without_shifts_is_that_of_stable_baselines3(fixed_noise):
 
     optimizers = with_sgd(agent)
     heads = [*agent.critics.qf1.parameters(), *agent.critics.qf2.parameters()]
-    optimizers["critics"] = torch.optim.SGD(heads, 0.01)
+    encoder = {"params": list(agent.critics.encoder.parameters()), "lr": 0.0}
+    optimizers["critics"] = torch.optim.SGD([{"params": heads}, encoder], 0.01)
     gradients = gradients_at_step(optimizers["critics"], agent.critics)
     losses = update(agent, optimizers, batch, args)
 

@@ -124,7 +124,7 @@ def test_a_loss_that_comes_every_other_update_is_a_mean_over_its_own_updates():
     for update in range(4):
         losses = {"qf_loss": 1.0} | ({"actor_loss": 6.0} if update % 2 else {})
         run.add_losses(update, **{name: torch.tensor(x) for name, x in losses.items()})
-    means = {name: (x / run._counts[name]).item() for name, x in run._losses.items()}
+    means = {name: x / run._counts[name] for name, x in run._losses.items()}
     assert means == {"qf_loss": 1.0, "actor_loss": 6.0}
 
 
