@@ -498,6 +498,14 @@ def last_lines(path, n=5):
     return [line for line in lines if line and not re.search(r"\d%\|", line)][-n:]
 
 
+def load(seconds, cores):
+    """How busy the runs kept the cores, and what the sweep itself took, in all these seconds."""
+    spent = os.times()
+    runs, own = spent.children_user + spent.children_system, spent.user + spent.system
+    text = f"{runs / seconds:.2f} of {cores} cores were busy with runs"
+    return f"{text}, {own / seconds:.3f} with the sweep itself"
+
+
 # ---- 5. The sweep ----
 
 
@@ -558,6 +566,8 @@ def main(args):
         return 130
     table.draw(last=True)
     print(table.summary(), file=sys.stderr)
+    if args.ray is None:
+        print(load(time.monotonic() - table.start, cores), file=sys.stderr)
     for _, run in missing:
         if run.name in failed:
             print(f"\nfailed: {run.name} ({failed[run.name]}), {run.log}", file=sys.stderr)

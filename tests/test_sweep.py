@@ -6,6 +6,7 @@ requirements-ray.txt`.
 
 import csv
 import os
+import re
 import shlex
 import signal
 import socket
@@ -74,6 +75,34 @@ def test_every_run_of_a_sweep_is_finished(tmp_path):
     code, _, err = run(*SIX, "--log-dir", tmp_path, "--", "--total-steps", 300)
     assert code == 0, err
     assert steps(tmp_path) == {key: [0, 100, 200, 300] for key in NAMES}
+
+
+BURN = """
+import sys, time
+from pathlib import Path
+
+given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+folder = Path(given["--log-dir"]) / given["--run-name"]
+folder.mkdir(parents=True)
+while time.process_time() < 1:
+    pass
+rows = "global_step,wall_seconds,eval_return_mean\\n0,0,0\\n100,1,0\\n"
+(folder / "progress.csv").write_text(rows)
+"""
+
+
+def test_a_sweep_says_how_busy_it_kept_the_cores(tmp_path):
+    (tmp_path / "burn.py").write_text(BURN)
+    words = ["--scripts", tmp_path / "burn.py", "--env-ids", "pendulum-p-v0", "--seeds", 0, 1]
+    words += ["--workers", 1, "--log-dir", tmp_path / "runs", "--", "--total-steps", 100]
+    start = time.monotonic()
+    code, _, err = run(*words)
+    seconds = time.monotonic() - start
+    assert code == 0, err
+    found = re.search(r"(\S+) of \d+ cores were busy with runs, (\S+) with the sweep itself", err)
+    busy, own = map(float, found.groups())
+    assert busy > 0.8 * 2 / seconds  # each run takes one second of one core
+    assert 0 < own < 1
 
 
 def test_a_finished_sweep_started_again_computes_nothing(tmp_path):
