@@ -9,6 +9,7 @@ are read from the name of the run folder, <env>__<algorithm>__<seed>, or of the 
 """
 
 import csv
+import itertools
 import re
 import sys
 from argparse import BooleanOptionalAction
@@ -288,9 +289,15 @@ def make_styles(labels, wanted):
     """Label -> keywords of a line; a script looks the same in every figure."""
     labels, styles = sort_labels(labels, wanted), {}
     fixed = {name: k for k, name in enumerate(SCRIPTS)}
-    others = [label for label in labels if label not in fixed]
+    numbers = {label: fixed[label] for label in labels if label in fixed}
     for label in labels:
-        k = fixed[label] if label in fixed else len(SCRIPTS) + others.index(label)
+        if label not in numbers:  # in a colour that this figure has least
+            colours = [k % len(COLOURS) for k in numbers.values()]
+            free = (k for k in itertools.count(len(SCRIPTS)) if k not in numbers.values())
+            nearest = itertools.islice(free, len(COLOURS))
+            numbers[label] = min(nearest, key=lambda k: colours.count(k % len(COLOURS)))
+    for label in labels:
+        k = numbers[label]
         styles[label] = {
             "color": COLOURS[k % len(COLOURS)],
             "linestyle": DASHES[(k + k // len(MARKERS)) % len(DASHES)],
@@ -376,7 +383,11 @@ def finish(figure, grid, n, styles):
     for axes in grid[n:]:
         axes.remove()
     lines = [Line2D([], [], label=label, markersize=5, **style) for label, style in styles.items()]
-    figure.legend(handles=lines, loc="outside lower center", ncols=4, fontsize=8, handlelength=4)
+    widest = 0.7 + 0.07 * max(map(len, styles))  # of an entry [inch], about
+    columns = max(1, min(4, int(figure.get_figwidth() / widest)))
+    figure.legend(
+        handles=lines, loc="outside lower center", ncols=columns, fontsize=8, handlelength=4
+    )
 
 
 def save(figure, path):
