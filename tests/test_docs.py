@@ -192,6 +192,8 @@ def parser_for(words):
     if words[0].startswith("-") or not words[0].endswith(".py"):
         return None
     script = words[0].removesuffix(".py")
+    if script.startswith("benchmark/variants/") and (ROOT / words[0]).exists():
+        script = Path(script).name.split("-")[0]  # it takes the arguments of its script
     if script in EXISTING:
         return lambda argv: scripts.parse(script, argv)
     assert script in PLANNED or (ROOT / words[0]).exists(), f"{words[0]} does not exist"
