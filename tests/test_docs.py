@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from docs_site import DOCS, MARKDOWN, PAGES, ROOT, build, fences, outside_fences, relative, scripts
 
+from benchmark.variants.variant import script_of
+
 QUOTE = re.compile(r"^\[(\w+)\.py: ([^\]]+)\]\(\.\./(\w+)\.py\)$", re.M)
 DIFF = re.compile(r"^\[diff (\w+)\.py (\w+)\.py(?:: ([\w.]+))?\]\(\.\./(\w+)\.py\)$", re.M)
 TEST = re.compile(r"\b(test_\w+\.py)::(test_\w+)")
@@ -193,7 +195,7 @@ def parser_for(words):
         return None
     script = words[0].removesuffix(".py")
     if script.startswith("benchmark/variants/") and (ROOT / words[0]).exists():
-        script = Path(script).name.split("-")[0]  # it takes the arguments of its script
+        script = script_of(script)  # it takes the arguments of its script
     if script in EXISTING:
         return lambda argv: scripts.parse(script, argv)
     assert script in PLANNED or (ROOT / words[0]).exists(), f"{words[0]} does not exist"

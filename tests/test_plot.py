@@ -271,6 +271,12 @@ def test_the_same_runs_give_the_same_files(drawn, tmp_path):
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
 
 
+def test_lines_of_a_figure_share_no_colour_while_there_are_enough():
+    names = {"rdpg", "rdpg-noise-0.1", "rtd3", "rtd3-noise-0.1", "sac", "sac-alpha-1"}
+    styles = plot.make_styles(names, None)
+    assert len({style["color"] for style in styles.values()}) == len(names)
+
+
 # ---- Baselines ----
 
 

@@ -21,6 +21,7 @@ import pytest
 
 from benchmark import sweep
 from benchmark.sweep import clock, last_lines, parse_args, read_config, split_options
+from benchmark.variants.variant import script_of
 from common.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -275,7 +276,7 @@ def test_every_command_in_the_configs_is_valid(config):
     for script, env_id, options, _ in read_config(config):
         if (ROOT / script).exists():
             if script.startswith("benchmark/variants/"):
-                script = Path(script).name.split("-")[0]  # it takes the arguments of its script
+                script = script_of(script)  # it takes the arguments of its script
             module = import_module(script.removesuffix(".py").replace("/", "."))
             args = module.parse_args(["--env-id", env_id, *options])
             assert args.total_steps == split_options(options)[0].total_steps

@@ -15,7 +15,7 @@ VARIANTS = sorted(path.stem for path in FOLDER.glob("*-*.py"))
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_learns_and_its_run_bears_its_name(name, tmp_path):
-    script = name.split("-")[0]
+    script = variant.script_of(name)
     more = ["--log-dir", tmp_path, "--hidden-dims", 6, 5, "--buffer-size", 400]
     argv = tiny(script, *more, env="Pendulum-v1")
     command = [sys.executable, FOLDER / f"{name}.py", *argv]

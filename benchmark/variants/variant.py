@@ -15,6 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # for common/ and envs/
 
 
+def script_of(path):
+    """The name of the script that a file in this folder changes, the first word of its own."""
+    return Path(path).stem.split("-")[0]
+
+
 def changed_source(script, name, changes):
     """The text of the script after the changes, pairs (old, new).
 
