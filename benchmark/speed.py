@@ -8,6 +8,8 @@
     python -m benchmark.speed --scripts rsac rdpg rtd3 rsac_sharing --env-id pendulum-p-v0
     python -m benchmark.speed --scripts sac -- --batch-size 100
 
+    python -m benchmark.speed --keep-freed both       the C library of both as a run sets it
+
 The same work: networks of the same size, the same batch size, one environment step and one update
 per step, whatever --num-envs, --update-every and --updates-per-step say. What stands after `--`
 goes to the scripts, and to Stable-Baselines3 where it has the like; all else are the scripts'
@@ -28,7 +30,6 @@ shifts.
 import importlib
 import itertools
 import multiprocessing
-import os
 import statistics
 import sys
 import time
@@ -40,6 +41,7 @@ from benchmark.compare_sb3 import SCRIPTS, make_sb3
 from common.cli import Parser, integer, run_cli
 
 RECURRENT = ("rsac", "rdpg", "rtd3", "rsac_sharing")
+WHO = ("nobody", "ours", "both")
 
 
 def parse_args(argv=None):
@@ -56,7 +58,7 @@ def parse_args(argv=None):
     add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="of PyTorch")
     add("--device", default="cpu", help="cpu, cuda or cuda:N")
     add("--compile", action="store_true", help="ours with --compile beside ours without")
-    add("--huge-pages", choices=["none", "ours", "both"], default="none", help="who has them")
+    add("--keep-freed", choices=WHO, default="ours", help="who runs with `keep_freed_memory`")
     add("--growth", action="store_true", help="time per update, small and full memory")
     args = parser.parse_args(argv[:cut])
     args.options = argv[cut + 1 :]
@@ -231,21 +233,15 @@ def synchronize(device):
 class Timed:
     """Wall and CPU seconds per step of a loop in a process of its own, turn by turn.
 
-    make_loop(*loop_args): gives the loop.  huge_pages: ask glibc to use them (Linux).
+    make_loop(*loop_args): gives the loop.  keep_freed: as a run of ours does, see `common.run`.
     """
 
-    def __init__(self, make_loop, loop_args, device, num_threads, huge_pages=False):
+    def __init__(self, make_loop, loop_args, keep_freed, device, num_threads):
         self.pipe, theirs = multiprocessing.Pipe()
-        work = (theirs, make_loop, loop_args, device, num_threads)
+        work = (theirs, make_loop, loop_args, keep_freed, device, num_threads)
         context = multiprocessing.get_context("spawn")
         self.process = context.Process(target=serve, args=work, daemon=True)
-        before = os.environ.pop("GLIBC_TUNABLES", None)
-        if huge_pages:
-            os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
         self.process.start()
-        os.environ.pop("GLIBC_TUNABLES", None)
-        if before is not None:
-            os.environ["GLIBC_TUNABLES"] = before
         theirs.close()
         self.pipe.recv()  # ready
         self.wall, self.cpu = [], []
@@ -260,11 +256,15 @@ class Timed:
         self.process.join()
 
 
-def serve(pipe, make_loop, loop_args, device, num_threads):
+def serve(pipe, make_loop, loop_args, keep_freed, device, num_threads):
     """The other side of `Timed`: waits while it is not its turn."""
     import torch
 
+    from common.run import keep_freed_memory
+
     torch.set_num_threads(num_threads)
+    if keep_freed:
+        keep_freed_memory()
     loop = make_loop(*loop_args)
     for _ in range(20):
         next(loop)
@@ -349,13 +349,13 @@ def compare(args):
     for script in args.scripts:
         for num_threads in args.num_threads:
             torch.set_num_threads(num_threads)
-            ours_huge = args.huge_pages != "none"
-            other_huge = ours_huge if args.compile else args.huge_pages == "both"
-            sides = [(run_ours, (script, args, args.compile), ours_huge)]
-            if script not in RECURRENT:
-                other = run_ours if args.compile else run_sb3
-                sides.append((other, (script, args), other_huge))
-            timed = [Timed(*x, args.device, num_threads, huge) for *x, huge in sides]
+            ours, both = args.keep_freed != "nobody", args.keep_freed == "both"
+            sides = [(run_ours, (script, args, args.compile), ours)]
+            if args.compile:
+                sides.append((run_ours, (script, args), ours))
+            elif script not in RECURRENT:
+                sides.append((run_sb3, (script, args), both))
+            timed = [Timed(*side, args.device, num_threads) for side in sides]
             for _ in range(args.turns):
                 for side in timed:
                     side.turn(args.steps)
@@ -410,8 +410,12 @@ def fill(learner, capacity, num_steps):
 
 
 def main(args):
+    from common.run import keep_freed_memory
+
     for script in args.scripts:
         prepare(script, args)[2].close()  # what is wrong with an argument is said here
+    if args.keep_freed != "nobody":
+        keep_freed_memory()  # as `set_up_torch` does in a run; here for what this process times
     print(machine())
     growth(args) if args.growth else compare(args)
 
