@@ -98,11 +98,20 @@ class Spaces(Toy):
             raise RuntimeError("no licence\nfor this simulator")
 
 
+class Noise(Toy):
+    """Observations that tell nothing about each other."""
+
+    def step(self, action):
+        self.x = self.np_random.normal(size=3)
+        return self.x.copy(), 0.0, bool(self.x[0] > 1.3), False, {}
+
+
 def register(env_id, entry_point=Toy, limit=LIMIT, **kwargs):
     gym.register(env_id, entry_point=entry_point, max_episode_steps=limit, kwargs=kwargs)
 
 
 register("Toy-v0")
+register("ToyNoise-v0", Noise)
 register("ToyEndless-v0", limit=None, wrong="endless")
 register("ToyPictures-v0", Pictures)
 WRONG = {"nan": "ToyNan-v0", "inf reward": "ToyInf-v0", "no reward": "ToyNone-v0"}

@@ -1,0 +1,106 @@
+"""What a trained memory still holds: an earlier observation, read from the hidden state by a line.
+
+    python -m benchmark.readout runs/reacher --script rsac
+    python -m benchmark.readout runs/reacher --script rsac --of 0 --at 1 10 40
+
+Plays episodes with the policy of a run (without noise) and fits, on half of them, each entry of
+the observation at step --of as a linear function of the policy's hidden state at step --at. The
+table has the share of the variance that the fit explains in the other half (R^2): 1 is all, 0 or
+less is nothing. What a line does not find may still be there, and what it finds need not be used.
+"""
+
+import importlib
+
+import numpy as np
+
+from common.cli import Parser, integer, run_cli
+from common.errors import UserError
+
+RECURRENT = ("rsac", "rdpg", "rtd3", "rsac_sharing")
+RIDGE = 1e-3  # of the fit, per episode: entries of a hidden state can be nearly equal
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    parser.prog = "python -m benchmark.readout"
+    add = parser.add_argument
+    add("run", help="folder or checkpoint")
+    add("--script", choices=RECURRENT, default="rsac", help="that wrote it")
+    add("--episodes", type=integer(20), default=400, help="half to fit, half to test")
+    add("--of", type=integer(0), default=0, help="step whose observation is looked for")
+    add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps looked in")
+    add("--seed", type=integer(0, 2**31), default=0, help="of the start states")
+    return parser.parse_args(argv)
+
+
+class Recorder:
+    """An agent that also notes what it saw and what it then held in memory."""
+
+    def __init__(self, agent, obs_dim):
+        self.agent, self.obs_dim = agent, obs_dim
+        self.obs, self.hidden = [], []  # per step (N, obs_dim), (N, layers x hidden_dim)
+
+    def act(self, history, hidden=None, deterministic=False):
+        """As the agent's."""
+        action, hidden = self.agent.act(history, hidden, deterministic)
+        h = hidden[0] if isinstance(hidden, tuple) else hidden  # (layers, N, hidden_dim)
+        self.obs.append(history[:, : self.obs_dim].copy())
+        self.hidden.append(h.transpose(0, 1).flatten(1).cpu().numpy().copy())
+        return action, hidden
+
+
+def explained(hidden, values):
+    """R^2 of a linear fit on the first half of the rows, in the second; NaN where nothing varies.
+
+    hidden (N, H), values (N, D) -> (D,)
+    """
+    hidden = np.concatenate([hidden, np.ones((len(hidden), 1))], axis=1).astype(np.float64)
+    half = len(hidden) // 2
+    x, y = hidden[:half], values[:half].astype(np.float64)
+    ridge = RIDGE * half * np.eye(x.shape[1])
+    ridge[-1, -1] = 0  # the mean costs nothing
+    weights = np.linalg.solve(x.T @ x + ridge, x.T @ y)
+    rest, variance = values[half:] - hidden[half:] @ weights, values[half:].var(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(variance > 1e-8, 1 - np.square(rest).mean(axis=0) / variance, np.nan)
+
+
+def main(args):
+    from common.run import evaluate_checkpoint
+
+    module = importlib.import_module(args.script)
+    played = []  # (obs (T, N, obs_dim), hidden (T, N, H), lengths (N,)) of each round
+
+    def evaluate(agent, envs, episodes, seed, film):
+        results = [], [], []
+        for k in range(-(-args.episodes // episodes)):
+            recorder = Recorder(agent, envs[0].observation_space.shape[0])
+            result = module.evaluate(recorder, envs, episodes, seed + k)
+            played.append((np.stack(recorder.obs), np.stack(recorder.hidden), result[1]))
+            for whole, part in zip(results, result, strict=True):
+                whole.extend(part)
+        return results
+
+    words = ["--evaluate", args.run, "--episodes", "10", "--seed", str(args.seed)]
+    evaluate_checkpoint(module.parse_args(words), args.script, module.Agent, evaluate)
+
+    columns = []
+    for at in args.at:
+        pairs = [
+            (hidden[at, i], obs[args.of, i])
+            for obs, hidden, lengths in played
+            for i, length in enumerate(lengths)
+            if max(at, args.of) < length
+        ]
+        if len(pairs) < 20:
+            raise UserError(f"{len(pairs)} episodes have a step {max(at, args.of)}; ask for less")
+        columns.append(explained(*(np.stack(x) for x in zip(*pairs, strict=True))))
+    print(f"| entry of observation {args.of} | {' | '.join(f'step {at}' for at in args.at)} |")
+    print("|---|" + "---|" * len(args.at))
+    for k, row in enumerate(np.transpose(columns)):
+        cells = ["-" if np.isnan(r2) else f"{r2:.2f}" for r2 in row]
+        print(f"| {k} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args())

@@ -1,0 +1,89 @@
+"""benchmark.readout: what a line finds in a memory is what is there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from script_runs import RECURRENT, tiny, train
+
+import rsac
+from benchmark import readout
+
+ROOT = Path(__file__).parent.parent
+NOISE = "toy_envs:ToyNoise-v0"
+
+
+def test_a_line_finds_what_is_there_and_nothing_else():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((400, 3)).astype(np.float32)
+    values[:, 2] = 0.5  # nothing to explain
+    hidden = rng.standard_normal((400, 10))
+    hidden[:, :4] += np.outer(values[:, 0], rng.standard_normal(4)) * 30
+    there, not_there, constant = readout.explained(hidden, values)
+    assert there > 0.95
+    assert not_there < 0.1
+    assert np.isnan(constant)
+
+
+def remember_two(agent, history, hidden=None, deterministic=False):
+    """Acts like an agent whose memory is the last two observations, and nothing else."""
+    obs = torch.from_numpy(history[:, :3])
+    before = torch.zeros_like(obs) if hidden is None else hidden[0, :, :3]
+    return np.zeros((len(history), 2)), torch.cat([obs, before], dim=1)[None]
+
+
+def test_each_observation_is_found_where_the_memory_holds_it(tmp_path, monkeypatch, capsys):
+    folder, fit, counts = train("rsac", tiny("rsac", env=NOISE), tmp_path), readout.explained, []
+    monkeypatch.setattr(rsac.Agent, "act", remember_two)
+    monkeypatch.setattr(readout, "explained", lambda *x: counts.append(len(x[0])) or fit(*x))
+    words = ["--episodes", "400", "--of", "2", "--at", "1", "2", "3", "4"]
+    readout.main(readout.parse_args([str(folder), *words]))
+    report, header, _, *rows = capsys.readouterr().out.splitlines()
+    assert report.startswith("episodes 400 ")
+    assert header == "| entry of observation 2 | step 1 | step 2 | step 3 | step 4 |"
+    before, now, next_step, later = np.array([row.strip("| ").split(" | ") for row in rows]).T[1:]
+    assert (before.astype(float) < 0.1).all()
+    assert (now.astype(float) > 0.99).all()
+    assert (next_step.astype(float) > 0.99).all()
+    assert (later.astype(float) < 0.1).all()
+    # About one of ten observations ends an episode, and what is over counts no more.
+    assert 400 > counts[1] > counts[2] > counts[3] > 200
+
+
+@pytest.mark.parametrize("script", RECURRENT)
+def test_an_untrained_memory_tells_the_observation_of_the_same_step(script, tmp_path, capsys):
+    folder = train(script, tiny(script, "--rnn-hidden", 12, env=NOISE), tmp_path)
+    words = [str(folder), "--script", script, "--episodes", "200", "--at", "0"]
+    readout.main(readout.parse_args(words))
+    rows = capsys.readouterr().out.splitlines()[3:]
+    assert all(float(row.strip("| ").split(" | ")[1]) > 0.8 for row in rows)
+
+
+BAD = {
+    "no run": (["nowhere"], "cannot read checkpoint"),
+    "a step that no episode has": (["RUN", "--at", "7", "--episodes", "20"], "0 episodes"),
+    "a script without memory": (["RUN", "--script", "sac"], "invalid choice"),
+    "another script": (["RUN", "--script", "rtd3"], "use: python rsac.py"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_gives_one_line_and_exit_code_2(what, tmp_path):
+    words, expected = BAD[what]
+    if "RUN" in words:
+        folder = train("rsac", tiny("rsac"), tmp_path)
+        words = [str(folder), *words[1:]]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmark.readout", *words],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT / "tests"), "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert expected in done.stderr
