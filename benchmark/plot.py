@@ -321,14 +321,19 @@ def draw_panels(panels, styles, bars, resamples, axis):
             x = steps / 1000 if axis == "steps" else seconds / 60
             mean = np.nanmean(values, axis=0)
             draw_line(axes, x, mean, *bootstrap(values, resamples), styles[label], label)
+        low, high = axes.get_ylim()
         for k, (name, value) in enumerate(bars.get(env_id, [])):
-            axes.axhline(value, color="0.55", linewidth=0.8, linestyle=(0, (1 + 2 * k, 2)))
+            beyond = value - min(max(value, low), high)
+            if abs(beyond) > high - low:  # its line would squeeze the curves: say where it is
+                name, value = f"{name}: {value:.3g}", high if beyond > 0 else low
+            else:
+                axes.axhline(value, color="0.55", linewidth=0.8, linestyle=(0, (1 + 2 * k, 2)))
             axes.annotate(
                 name,
                 (1 - 0.14 * k, value),  # side by side: values may be close
                 xycoords=("axes fraction", "data"),
                 ha="right",
-                va="bottom",
+                va="top" if value == high else "bottom",
                 fontsize=7,
                 color="0.35",
             )

@@ -378,3 +378,19 @@ def test_a_figure_and_its_table_are_those_of_the_data(name, command, tmp_path):
             pytest.skip(f"the figure was drawn by Matplotlib {made_by[1]}, here is {made_by[0]}")
         assert mine == committed, f"{path.name} is older than its data; see the command above it"
         assert (out.parent / path.with_suffix(".png").name).exists()
+
+
+def test_a_bar_far_from_the_curves_is_named_and_does_not_squeeze_them(tmp_path):
+    write_run(tmp_path, "pendulum-p-v0__rsac__0", [-10, -6, -5])
+    panels = plot.make_panels(read(tmp_path)[0])
+    bars = {"pendulum-p-v0": [("near", -8.0), ("below", -43.0), ("above", 50.0)]}
+    figure = plot.draw_panels(panels, plot.make_styles({"rsac"}, None), bars, 10, "steps")
+    axes = figure.axes[0]
+    low, high = axes.get_ylim()
+    assert -11 < low < -10
+    assert -5 < high < -4
+    heights = [line.get_ydata()[0] for line in axes.lines if len(line.get_ydata()) == 2]
+    assert heights == [-8.0]
+    places = {text.get_text(): text.xy[1] for text in axes.texts}
+    assert list(places) == ["near", "below: -43", "above: 50"]
+    assert low <= places["below: -43"] < places["near"] < places["above: 50"] <= high
