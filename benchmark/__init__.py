@@ -12,6 +12,7 @@ import numpy as np
 from common.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
+RECURRENT = ("rsac", "rdpg", "rtd3", "rsac_sharing")
 COLUMNS = ("global_step", "wall_seconds", "eval_return_mean")  # of progress.csv, those read here
 LAST = 0.1  # part of a run whose evaluations make its final return; one alone is noisy
 

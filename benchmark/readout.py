@@ -13,10 +13,10 @@ import importlib
 
 import numpy as np
 
+from benchmark import RECURRENT
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
-RECURRENT = ("rsac", "rdpg", "rtd3", "rsac_sharing")
 RIDGE = 1e-3  # of the fit, per episode: entries of a hidden state can be nearly equal
 
 
@@ -45,6 +45,7 @@ class Recorder:
         action, hidden = self.agent.act(history, hidden, deterministic)
         h = hidden[0] if isinstance(hidden, tuple) else hidden  # (layers, N, hidden_dim)
         self.obs.append(history[:, : self.obs_dim].copy())
+        # A copy: the loop clears the state in place where an episode ends.
         self.hidden.append(h.transpose(0, 1).flatten(1).cpu().numpy().copy())
         return action, hidden
 

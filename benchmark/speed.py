@@ -3,12 +3,11 @@
     python -m benchmark.speed                         the table: ddpg, td3, sac on HalfCheetah-v5
     python -m benchmark.speed --turns 20              steadier
     python -m benchmark.speed --num-threads 1 2       which number of threads is the fastest
+    python -m benchmark.speed --keep-freed both       the C library of both as a run sets it
     python -m benchmark.speed --growth                does an update slow down as memory fills?
     python -m benchmark.speed --scripts conv_sac --env-id dmc-cartpole-balance-mdp-img-concat3-v0
     python -m benchmark.speed --scripts rsac rdpg rtd3 rsac_sharing --env-id pendulum-p-v0
     python -m benchmark.speed --scripts sac -- --batch-size 100
-
-    python -m benchmark.speed --keep-freed both       the C library of both as a run sets it
 
 The same work: networks of the same size, the same batch size, one environment step and one update
 per step, whatever --num-envs, --update-every and --updates-per-step say. What stands after `--`
@@ -36,11 +35,10 @@ import time
 
 import numpy as np
 
-from benchmark import machine
+from benchmark import RECURRENT, machine
 from benchmark.compare_sb3 import SCRIPTS, make_sb3
 from common.cli import Parser, integer, run_cli
 
-RECURRENT = ("rsac", "rdpg", "rtd3", "rsac_sharing")
 WHO = ("nobody", "ours", "both")
 
 
