@@ -43,6 +43,7 @@ def parse_args(argv=None):
     add("--partial", action="store_true", help="also runs that are shorter than their siblings")
     add("--baselines", default="docs/results/baselines.csv", metavar="FILE", help="bars, or none")
     add("--iqm", action=BooleanOptionalAction, default=True, help="also a mean across tasks")
+    add("--summary", action="store_true", help="a table with one row per environment")
     add("--collect", metavar="DIR", help="no plot: copy the curves there, rounded, one file a run")
     add("--bootstrap", type=integer(100), default=2000, help="resamples for an interval")
     return parser.parse_args(argv)
@@ -438,6 +439,25 @@ def make_table(panels, styles, bars, iqm, resamples):
     return text
 
 
+def make_summary(panels, styles, bars):
+    """Markdown: one row per environment, with the final return of each algorithm and baseline."""
+    controllers = list(dict.fromkeys(name for env_id in panels for name, _ in bars.get(env_id, [])))
+    rows = []
+    for env_id, panel in panels.items():
+        row, known = [env_id], dict(bars.get(env_id, []))
+        for label in styles:
+            cell = "-"
+            if label in panel:
+                final = [run.final() for run in panel[label]]
+                spread = f"{min(final):.1f} to {max(final):.1f}" if len(final) > 1 else "one seed"
+                steps = max(run.step[-1] for run in panel[label])
+                cell = f"{np.mean(final):.1f} ({spread}), {steps / 1000:g}k"
+            row.append(cell)
+        rows.append(row + [f"{known[name]:.1f}" if name in known else "-" for name in controllers])
+    text = markdown(["environment", *styles, *(f"*{name}*" for name in controllers)], rows)
+    return text + "\nFinal return: mean (min to max) of the last tenth of each run; env steps.\n"
+
+
 def markdown(head, rows):
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
@@ -473,7 +493,10 @@ def main(args):
         save(figure, out.with_name(f"{out.name}-{axis}"))
     if iqm:
         save(draw_across(iqm, styles), out.with_name(f"{out.name}-iqm"))
-    table = make_table(panels, styles, bars, iqm, args.bootstrap)
+    if args.summary:
+        table = make_summary(panels, styles, bars)
+    else:
+        table = make_table(panels, styles, bars, iqm, args.bootstrap)
     out.with_name(f"{out.name}.md").write_text(table)
     print(table, end="")
 

@@ -264,6 +264,21 @@ def test_baselines_stand_in_the_table_below_the_curves(drawn):
     assert "| pendulum-p-v0 | *random* | -1234.5 |" in (drawn / "curves.md").read_text()
 
 
+def test_the_summary_has_one_row_per_environment(tmp_path):
+    for seed, last in enumerate([-100, -300]):
+        write_run(tmp_path, f"pendulum-p-v0__rsac__{seed}", [-1000, last])
+    write_run(tmp_path, "pendulum-va-v0__sac__0", [-1500, -1200])
+    panels = plot.make_panels(read(tmp_path)[0])
+    styles = plot.make_styles({"rsac", "sac"}, None)
+    text = plot.make_summary(panels, styles, {"pendulum-va-v0": [("zero", -1232.18)]})
+    assert text.splitlines()[:4] == [
+        "| environment | rsac | sac | *zero* |",
+        "| --- | --- | --- | --- |",
+        "| pendulum-p-v0 | -200.0 (-300.0 to -100.0), 0.1k | - | - |",
+        "| pendulum-va-v0 | - | -1200.0 (one seed), 0.1k | -1232.2 |",
+    ]
+
+
 def test_the_same_runs_give_the_same_files(drawn, tmp_path):
     words = ["--baselines", tmp_path / "bars.csv", "--out", tmp_path / "again" / "curves"]
     call(tmp_path / "runs", *words)
