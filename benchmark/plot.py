@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import envs
-from benchmark import COLUMNS, final_return, read_curve
+from benchmark import COLUMNS, RECURRENT, final_return, read_curve
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -152,7 +152,7 @@ def make_panels(runs):
     """Environment -> algorithm -> runs.
 
     What sees more of the same task joins its panel as a bound, under a name that says so: stacked
-    frames (`-concat5`), and the full state (the environment's `oracle`).
+    frames (`-concat5`), and without a memory the full state (the environment's `oracle`).
     """
     plain = {run.env_id for run in runs if "-concat" not in run.env_id}
     panels = {}
@@ -163,7 +163,8 @@ def make_panels(runs):
             places = [(stacked[1] + stacked[3], f"{run.algorithm}, {stacked[2]} frames")]
         for env_id in plain:
             info = envs.find(env_id)
-            if info and info.oracle == run.env_id != env_id:
+            bound = run.algorithm.split("-")[0] not in RECURRENT
+            if bound and info and info.oracle == run.env_id != env_id:
                 places.append((env_id, f"{run.algorithm}, full state"))
         for env_id, label in places:
             panels.setdefault(env_id, {}).setdefault(label, []).append(run)

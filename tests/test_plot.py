@@ -207,11 +207,12 @@ def test_an_algorithm_that_lacks_a_task_is_left_out_of_the_mean(tmp_path):
 
 
 def test_stacked_frames_and_the_full_state_are_drawn_beside_the_task(tmp_path):
-    for name in ("pendulum-p-v0__rsac", "pendulum-p-concat5-v0__sac", "pendulum-v0__sac"):
+    names = ["pendulum-p-v0__rsac", "pendulum-p-concat5-v0__sac"]
+    for name in [*names, "pendulum-v0__sac", "pendulum-v0__rsac"]:
         write_run(tmp_path, f"{name}__0", [0, 1])
     panels = plot.make_panels(read(tmp_path)[0])
     assert set(panels["pendulum-p-v0"]) == {"rsac", "sac, 5 frames", "sac, full state"}
-    assert set(panels["pendulum-v0"]) == {"sac"}
+    assert set(panels["pendulum-v0"]) == {"sac", "rsac"}, "a memory is no bound for a memory"
 
 
 def test_no_two_lines_look_alike_in_black_and_white():
