@@ -50,6 +50,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("exploration").add_argument
     add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
+    add("--tanh-penalty", type=number(0), default=0.0, help="weight of u^2, see actor_loss")
 
     add = parser.add_argument_group("evaluation and logging").add_argument
     add("--eval-every", type=integer(1), default=1000, help="period [env steps]")
@@ -215,9 +216,13 @@ def critic_loss(q1, y):
     return (q1 - y).square()
 
 
-def actor_loss(q1):
-    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1509.02971v6, Eq. 6), per element."""
-    return -q1
+def actor_loss(q1, u, tanh_penalty):
+    """-Q1(o, tanh(u)): its slope is the policy gradient (arXiv:1509.02971v6, Eq. 6), per element.
+
+    Plus tanh_penalty |u|^2, which is not in the paper: far from 0 tanh is flat, so that no value
+    of any other action could bring the actor back.  u: (..., action_dim), the action before tanh
+    """
+    return -q1 + tanh_penalty * u.square().sum(dim=-1, keepdim=True)
 
 
 @torch.no_grad()
@@ -265,8 +270,9 @@ def update(agent, optimizers, batch, args):
     step(optimizers["qf1"], qf_loss)
 
     # The critic only judges here: `step` computes nothing for its weights.
-    q1 = agent.qf1(obs, agent.actor(obs))
-    pi_loss = actor_loss(q1).mean()
+    u = agent.actor.net(obs)  # the action before tanh
+    q1 = agent.qf1(obs, torch.tanh(u))
+    pi_loss = actor_loss(q1, u, args.tanh_penalty).mean()
     step(optimizers["actor"], pi_loss)
 
     soft_update(agent.actor_target, agent.actor, args.tau)

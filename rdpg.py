@@ -53,6 +53,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("exploration").add_argument
     add("--exploration-noise", type=number(0), default=0.3, help="std [half action range]")
+    add("--tanh-penalty", type=number(0), default=1e-3, help="weight of u^2, see actor_loss")
 
     add = parser.add_argument_group("memory").add_argument
     add("--sequence-length", type=integer(0), default=32, help="T, 0 = episodes [env steps]")
@@ -337,9 +338,13 @@ def critic_loss(q1, y):
     return (q1 - y).square()
 
 
-def actor_loss(q1):
-    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1509.02971v6, Eq. 6), per element."""
-    return -q1
+def actor_loss(q1, u, tanh_penalty):
+    """-Q1(o, tanh(u)): its slope is the policy gradient (arXiv:1509.02971v6, Eq. 6), per element.
+
+    Plus tanh_penalty |u|^2, which is not in the paper: far from 0 tanh is flat, so that no value
+    of any other action could bring the actor back.  u: (..., action_dim), the action before tanh
+    """
+    return -q1 + tanh_penalty * u.square().sum(dim=-1, keepdim=True)
 
 
 def masked_mean(x, mask):
@@ -418,13 +423,14 @@ def update(agent, optimizers, batch, args):
     qf_loss = masked_mean(critic_loss(agent.qf1(qf1_feat[:, :-1], action), y), mask)
     step(optimizers["qf1"], qf_loss)
 
-    new_action = agent.actor(agent.actor_rnn.window(history[:, :-1], burn_in))
+    actor_feat = agent.actor_rnn.window(history[:, :-1], burn_in)
+    u = agent.actor.net(actor_feat)  # the action before tanh
     # The critic only judges here: `step` computes nothing for its weights.
     # Its memory has just learned, so it remembers anew: old features do not fit new heads.
     with torch.no_grad():
         qf_feat = agent.qf1_rnn.window(history[:, :-1], burn_in)
-    q1 = agent.qf1(qf_feat, new_action)
-    pi_loss = masked_mean(actor_loss(q1), mask)
+    q1 = agent.qf1(qf_feat, torch.tanh(u))
+    pi_loss = masked_mean(actor_loss(q1, u, args.tanh_penalty), mask)
     step(optimizers["actor"], pi_loss)
 
     soft_update(agent.actor_target, agent.actor, args.tau)

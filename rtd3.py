@@ -53,6 +53,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("exploration").add_argument
     add("--exploration-noise", type=number(0), default=0.3, help="std [half action range]")
+    add("--tanh-penalty", type=number(0), default=1e-3, help="weight of u^2, see actor_loss")
 
     add = parser.add_argument_group("targets").add_argument
     add("--target-noise", type=number(0), default=0.2, help="std [half action range]")
@@ -362,9 +363,13 @@ def critics_loss(q1, q2, y):
     return (q1 - y).square() + (q2 - y).square()
 
 
-def actor_loss(q1):
-    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1802.09477v3, Eq. 1), per element."""
-    return -q1
+def actor_loss(q1, u, tanh_penalty):
+    """-Q1(o, tanh(u)): its slope is the policy gradient (arXiv:1802.09477v3, Eq. 1), per element.
+
+    Plus tanh_penalty |u|^2, which is not in the paper: far from 0 tanh is flat, so that no value
+    of any other action could bring the actor back.  u: (..., action_dim), the action before tanh
+    """
+    return -q1 + tanh_penalty * u.square().sum(dim=-1, keepdim=True)
 
 
 def masked_mean(x, mask):
@@ -449,13 +454,14 @@ def update(agent, optimizers, batch, args, delayed_too):
     if not delayed_too:  # the critics are to settle before the actor trusts them (Section 5.2)
         return {"qf_loss": qf_loss}
 
-    new_action = agent.actor(agent.actor_rnn.window(history[:, :-1], burn_in))
+    actor_feat = agent.actor_rnn.window(history[:, :-1], burn_in)
+    u = agent.actor.net(actor_feat)  # the action before tanh
     # The critics only judge here: `step` computes nothing for their weights.
     # Their memories have just learned, so they remember anew: old features do not fit new heads.
     with torch.no_grad():
         qf_feat = agent.critics.rnns[0].window(history[:, :-1], burn_in)
-    q1 = agent.critics.qf1(qf_feat, new_action)
-    pi_loss = masked_mean(actor_loss(q1), mask)
+    q1 = agent.critics.qf1(qf_feat, torch.tanh(u))
+    pi_loss = masked_mean(actor_loss(q1, u, args.tanh_penalty), mask)
     step(optimizers["actor"], pi_loss)
 
     soft_update(agent.actor_target, agent.actor, args.tau)

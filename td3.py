@@ -50,6 +50,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("exploration").add_argument
     add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
+    add("--tanh-penalty", type=number(0), default=0.0, help="weight of u^2, see actor_loss")
 
     add = parser.add_argument_group("targets").add_argument
     add("--target-noise", type=number(0), default=0.2, help="std [half action range]")
@@ -233,9 +234,13 @@ def critics_loss(q1, q2, y):
     return (q1 - y).square() + (q2 - y).square()
 
 
-def actor_loss(q1):
-    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1802.09477v3, Eq. 1), per element."""
-    return -q1
+def actor_loss(q1, u, tanh_penalty):
+    """-Q1(o, tanh(u)): its slope is the policy gradient (arXiv:1802.09477v3, Eq. 1), per element.
+
+    Plus tanh_penalty |u|^2, which is not in the paper: far from 0 tanh is flat, so that no value
+    of any other action could bring the actor back.  u: (..., action_dim), the action before tanh
+    """
+    return -q1 + tanh_penalty * u.square().sum(dim=-1, keepdim=True)
 
 
 @torch.no_grad()
@@ -289,8 +294,9 @@ def update(agent, optimizers, batch, args, delayed_too):
         return {"qf_loss": qf_loss}
 
     # The critics only judge here: `step` computes nothing for their weights.
-    q1 = agent.critics.qf1(obs, agent.actor(obs))
-    pi_loss = actor_loss(q1).mean()
+    u = agent.actor.net(obs)  # the action before tanh
+    q1 = agent.critics.qf1(obs, torch.tanh(u))
+    pi_loss = actor_loss(q1, u, args.tanh_penalty).mean()
     step(optimizers["actor"], pi_loss)
 
     soft_update(agent.actor_target, agent.actor, args.tau)

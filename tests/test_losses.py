@@ -266,6 +266,18 @@ def test_all_but_the_critics_move_at_every_policy_delay_th_update(script, tmp_pa
     assert moved == 2 * [{"critics"}, {"critics"}, parts]
 
 
+@pytest.mark.parametrize("script", [ddpg, td3, rdpg, rtd3])
+@pytest.mark.parametrize("far", [-20.0, 20.0])
+def test_only_the_penalty_brings_back_an_action_that_tanh_has_flattened(script, far):
+    for penalty, pull in ((0.0, 0.0), (1e-3, 2e-3 * far)):
+        u = torch.full((4, 3, ACTION_DIM), far, requires_grad=True)
+        q1 = -np.sign(far) * torch.tanh(u).sum(dim=-1, keepdim=True)  # the way back is worth more
+        loss = script.actor_loss(q1, u, penalty)
+        assert loss.shape == q1.shape
+        loss.sum().backward()
+        torch.testing.assert_close(u.grad, torch.full_like(u, pull))
+
+
 # ---- How an agent starts and explores ----
 
 

@@ -456,9 +456,20 @@ def test_the_actor_loss_leaves_critics_and_their_memory_alone(script, monkeypatc
     assert seen == [True]
 
 
+@pytest.mark.parametrize("script", ["rdpg", "rtd3"])
+def test_an_actor_that_tanh_has_flattened_comes_back_by_default(script):
+    for argv, back in ([], True), (["--tanh-penalty", "0"], False):
+        module, args, agent, optimizers = make(script, *argv)
+        bias = agent.actor.net[-1].bias
+        bias.data.fill_(-20)
+        learn(module, agent, optimizers, draw_batch(module, [5, 3], double=False), args)
+        assert (bias > -20).all() if back else (bias == -20).all()
+
+
 @pytest.mark.parametrize("script", SIBLING)
 def test_with_one_step_episodes_and_a_memory_of_zeros_losses_are_those_without_memory(script):
-    argv = ["--lr", "1e-3", "--tau", "0.1"] + (["--alpha", "0.3"] if script == "rsac" else [])
+    argv = ["--lr", "1e-3", "--tau", "0.1"]
+    argv += ["--alpha", "0.3"] if script == "rsac" else ["--tanh-penalty", "0.01"]
     module, args, agent, optimizers = make(script, *argv, double=True)
     plain, plain_args, sibling, plain_optimizers = make(SIBLING[script], *argv, double=True)
 
@@ -617,8 +628,9 @@ class Reference:
                     total = total + alpha * log_prob - torch.min(q1, q2)
                     entropy = entropy - log_prob.detach()
                 else:
-                    action = torch.tanh(loop_mlp(w, "actor", feats[t]))
-                    total = total - self.q(self.w, 0, critics[0], t, action)
+                    u = loop_mlp(w, "actor", feats[t])
+                    total = total - self.q(self.w, 0, critics[0], t, torch.tanh(u))
+                    total = total + self.args.tanh_penalty * u.square().sum()
         self.entropy_mean = entropy / sum(self.lengths)
         return total / sum(self.lengths)
 
