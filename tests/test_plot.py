@@ -366,7 +366,7 @@ def test_a_growing_file_is_read_up_to_now(tmp_path):
 
 # ---- The figures of the docs ----
 
-NAMES = ["results.md", "memory_in_replay.md", "conv_sac.md"]
+NAMES = ["results.md", "memory_in_replay.md", "conv_sac.md", "effects.md"]
 PAGES = {name: (ROOT / "docs" / name).read_text() for name in NAMES}
 COMMAND = re.compile(r"^python -m benchmark\.plot (docs/results.*--out docs/_static/.*)$", re.M)
 FIGURES = [(name, words) for name, page in PAGES.items() for words in COMMAND.findall(page)]
