@@ -161,10 +161,10 @@ def make_panels(runs):
         stacked = re.fullmatch(r"(.*)-concat(\d+)(-v\d+)", run.env_id)
         if stacked and stacked[1] + stacked[3] in plain:
             places = [(stacked[1] + stacked[3], f"{run.algorithm}, {stacked[2]} frames")]
-        for env_id in plain:
+        bounded = () if run.algorithm.split("-")[0] in RECURRENT else plain
+        for env_id in bounded:
             info = envs.find(env_id)
-            bound = run.algorithm.split("-")[0] not in RECURRENT
-            if bound and info and info.oracle == run.env_id != env_id:
+            if info and info.oracle == run.env_id != env_id:
                 places.append((env_id, f"{run.algorithm}, full state"))
         for env_id, label in places:
             panels.setdefault(env_id, {}).setdefault(label, []).append(run)
