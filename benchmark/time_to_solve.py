@@ -39,10 +39,13 @@ def parse_args(argv=None):
     add("--seeds", nargs="+", type=integer(0, 2**31), default=[0, 1, 2, 3, 4], metavar="N")
     add("--whole", action="store_true", help="let runs go on to their end after solving")
     add("--read", metavar="DIR", help="no training: take the runs that are there")
+    add("--tag", default="", help="of these runs: the TAG in the sweep's configuration")
     add("--keep", metavar="DIR", help="keep the run folders there")
     add("--out", metavar="FILE", help="write a CSV")
     args = parser.parse_args(argv[:cut])
     args.options = argv[cut + 1 :]
+    if args.tag and not args.read:
+        parser.error("--tag needs --read; name the arguments after -- instead")
     return args
 
 
@@ -51,12 +54,13 @@ def main(args):
     check_env_id(args.env_id)
     print(f"{machine()}\n{'seed':>6}{'seconds':>9}{'steps':>8}{'return':>9}")
     log_dir = Path(args.keep or tempfile.mkdtemp(prefix="time-to-solve-"))
-    rows = []
+    algorithm, rows = "-".join(filter(None, [script.stem, args.tag])), []
     try:
         for seed in args.seeds:
-            name = f"{args.env_id.replace(':', '_').replace('/', '_')}__{script.stem}__{seed}"
+            env_name = args.env_id.replace(":", "_").replace("/", "_")
+            name = f"{env_name}__{algorithm}__{seed}"
             result = find(args, name) if args.read else race(args, seed, name, log_dir)
-            rows.append([script.stem, args.env_id, seed, args.threshold, *result])
+            rows.append([algorithm, args.env_id, seed, args.threshold, *result])
             seconds, step, value = rows[-1][4:]
             solved = f"{seconds:9.1f}{step:>8}" if seconds is not None else f"{'-':>9}{'-':>8}"
             print(f"{seed:>6}{solved}{value:>9.1f}", flush=True)

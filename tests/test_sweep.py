@@ -379,6 +379,13 @@ def test_time_to_solve_reports_the_first_evaluation_over_the_threshold(tmp_path)
     assert "3 of 3 seeds solved it" in out
     _, read, _ = run(*task, "--read", tmp_path, module="time_to_solve")
     assert read == out
+    for path in list(tmp_path.glob("*__fake_script__*")):
+        path.rename(str(path).replace("fake_script", "fake_script-tagged"))
+    _, tagged, _ = run(*task, "--read", tmp_path, "--tag", "tagged", module="time_to_solve")
+    assert tagged == out
+    code, _, err = run(*task, "--tag", "tagged", module="time_to_solve")
+    assert code == 2
+    assert "--tag needs --read" in err
 
 
 def test_time_to_solve_counts_seeds_that_never_solve():
