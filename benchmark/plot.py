@@ -431,7 +431,7 @@ def make_table(panels, styles, bars, iqm, resamples):
     if iqm:
         tasks, _, result = iqm
         rows = [
-            [label, f"{mean[0]:.3f}", f"{low[0]:.3f} to {high[0]:.3f}"]
+            [label, f"{mean[0]:.3f}", "-" if np.isnan(low[0]) else f"{low[0]:.3f} to {high[0]:.3f}"]
             for label, (_, mean, low, high) in ((k, v["final"]) for k, v in result.items())
         ]
         text += f"\nInterquartile mean of the final score over {', '.join(tasks)} "

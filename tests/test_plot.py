@@ -193,6 +193,8 @@ def test_scores_are_0_for_random_actions_and_1_for_the_best(tmp_path):
     assert left_out == []
     assert result["rsac"]["final"][1][0] == 1
     assert result["sac"]["final"][1][0] == pytest.approx((-25 + 100) / (50 + 100))
+    table = plot.make_table(panels, {"rsac": None, "sac": None}, bars, (tasks, [], result), 200)
+    assert table.splitlines()[-2:] == ["| rsac | 1.000 | - |", "| sac | 0.500 | - |"]  # one seed
 
 
 def test_an_algorithm_that_lacks_a_task_is_left_out_of_the_mean(tmp_path):
