@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmark import check_env_id, final_return, find_script, machine, read_curve
-from common.cli import Parser, integer, run_cli
+from common.cli import Parser, file_name, integer, run_cli
 from common.errors import RunError
 
 SCRIPTS = ("ddpg", "td3", "sac")
@@ -48,7 +48,7 @@ def main(args):
     for script in args.scripts:
         for seed in args.seeds:
             for name, train in ((script, train_ours), (f"sb3-{script}", train_sb3)):
-                env_name = args.env_id.replace(":", "_").replace("/", "_")
+                env_name = file_name(args.env_id)
                 folder = Path(args.log_dir) / f"{env_name}__{name}__{seed}"
                 if not complete(folder, args.total_steps):
                     train(script, seed, folder, args)

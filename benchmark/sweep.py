@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark import check_env_id, child_env, find_script, read_curve, usable_cores
-from common.cli import Parser, integer, number, run_cli
+from common.cli import Parser, file_name, integer, number, run_cli
 from common.errors import UserError
 
 try:
@@ -157,7 +157,7 @@ def make_runs(args):
         for script, env_id, options, tag in lines:
             path, tag = find_script(script), tag if args.tag is None else args.tag
             method = f"{path.stem}-{tag}" if tag else path.stem
-            env = env_id.replace(":", "_").replace("/", "_")
+            env = file_name(env_id)
             name = f"{env}__{method}__{seed}"
             if name in runs:
                 raise UserError(f"{name} is asked for twice; use --tag and another sweep for one")

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from benchmark import check_env_id, find_script, machine, read_curve
-from common.cli import Parser, integer, run_cli
+from common.cli import Parser, file_name, integer, run_cli
 from common.errors import RunError, UserError
 
 
@@ -54,10 +54,10 @@ def main(args):
     check_env_id(args.env_id)
     print(f"{machine()}\n{'seed':>6}{'seconds':>9}{'steps':>8}{'return':>9}")
     log_dir = Path(args.keep or tempfile.mkdtemp(prefix="time-to-solve-"))
+    env_name = file_name(args.env_id)
     algorithm, rows = "-".join(filter(None, [script.stem, args.tag])), []
     try:
         for seed in args.seeds:
-            env_name = args.env_id.replace(":", "_").replace("/", "_")
             name = f"{env_name}__{algorithm}__{seed}"
             result = find(args, name) if args.read else race(args, seed, name, log_dir)
             rows.append([algorithm, args.env_id, seed, args.threshold, *result])

@@ -53,6 +53,11 @@ class Parser(argparse.ArgumentParser):
             self.error(f"--buffer-size {args.buffer_size} is too small for {args.num_envs} envs")
 
 
+def file_name(env_id):
+    """The id of an environment in a file name, where `my_module:MyEnv-v0` must lose its colon."""
+    return env_id.replace(":", "_").replace("/", "_")
+
+
 def integer(low, high=None):
     """An argparse type: a whole number in [low, high]; also written as 1e6 or 50_000."""
     return _number("a whole number", low, high, _whole)

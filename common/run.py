@@ -363,7 +363,7 @@ class Run:
 
     def _new_folder(self):
         args = self.args
-        env = args.env_id.replace(":", "_").replace("/", "_")
+        env = cli.file_name(args.env_id)
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         name = args.run_name or f"{env}__{self.script}__{args.seed}__{stamp}"
         for attempt in range(1, 1000):  # two runs may start within one second
