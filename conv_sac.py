@@ -578,7 +578,7 @@ def main(args):
             if num_updates == 0 and args.alpha is None:
                 start_alpha(agent, buffer)
             if args.lr_schedule == "linear":
-                scale_lr(optimizers, 1 - global_step / args.total_steps)
+                scale_lr(optimizers, max(0, 1 - global_step / args.total_steps))
             sample = buffer.sample(args.batch_size, args.n_step, args.gamma, rng)
             batch = [x.to(args.device) for x in sample]
             run.add_losses(global_step, **update(agent, optimizers, batch, args))

@@ -382,7 +382,7 @@ def main(args):
         periods = (global_step - args.learning_starts) // args.update_every
         while num_updates < int(periods * args.update_every * args.updates_per_step):
             if args.lr_schedule == "linear":
-                scale_lr(optimizers, 1 - global_step / args.total_steps)
+                scale_lr(optimizers, max(0, 1 - global_step / args.total_steps))
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
             run.add_losses(global_step, **learn(agent, optimizers, batch, args))
             num_updates += 1

@@ -136,46 +136,52 @@ class ReplayBuffer:
         self.next_row += 1 + ended
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
-    def draw(self, size, start, rng):
-        """Steps drawn uniformly among those of episodes that are stored from their first step on
-        and last longer than `start`: environment, first row of the episode, time in it, its length.
+    def draw(self, size, sequence_length, burn_in, rng):
+        """Windows around steps drawn uniformly among those of episodes that are stored from their
+        first step on; whole episodes (sequence_length 0) each equally often.
+
+        As many steps of burn-in come before each window as before the first one drawn; windows with
+        more or fewer are passed over. So they form one batch without padding.
+
+        Returns (4, size): environment, first row of the episode, start of the window within it,
+        length of the episode.
         """
         capacity, drawn = self.t.shape[1], np.zeros((4, 0), np.int64)
         while drawn.shape[1] < size:
-            env = rng.integers(self.num_envs, size=size)
+            env = rng.integers(self.num_envs, size=4096)
             oldest = np.maximum(0, self.next_row + 1 - capacity)[env]
             row = rng.integers(oldest, self.next_row[env])
             t = self.t[env, row % capacity]
-            length = self.length[env, (row - t) % capacity]
-            good = (t >= 0) & (row - t >= oldest) & (length > start)
-            drawn = np.append(drawn, np.stack([env, row - t, t, length])[:, good], axis=1)
+            end = self.length[env, (row - t) % capacity]
+            good = (t >= 0) & (row - t >= oldest)
+            start = t - rng.integers(sequence_length or 1, size=t.size)
+            start = np.clip(start, 0, np.maximum(0, end - sequence_length))
+            if not sequence_length:
+                good &= start == 0  # one step of each episode stands for it
+            before = np.minimum(start, burn_in)
+            wanted = min(drawn[2, 0], burn_in) if drawn.size else before[np.argmax(good)]
+            alike = good & (before == wanted)
+            drawn = np.append(drawn, np.stack([env, row - t, start, end])[:, alike], axis=1)
         return drawn[:, :size]
 
     def sample(self, batch_size, sequence_length, burn_in, rng):
-        """Windows of episodes, with the history before them.
-
-        The first is laid around a step drawn uniformly; all begin at the same time `start` of their
-        episode, so that the steps before form one batch without padding.
+        """Windows of episodes, with the history before them; see `draw`.
 
         Returns history (B, K + T + 1, .) = [obs | last action | last reward], where K <= burn_in
         steps come before the window, and of the window action (B, T, action_dim), reward,
         terminated, mask (B, T, 1); mask is 0 on padding beyond the end of an episode.
         """
-        start = 0
-        if sequence_length:
-            t, end = self.draw(1, 0, rng)[2:, 0]
-            start = min(max(0, t - rng.integers(sequence_length)), max(0, end - sequence_length))
-        env, first, _, end = self.draw(batch_size, start, rng)[..., None]
-        length, steps = sequence_length or end.max(), min(start, burn_in)  # T, K
-        t = np.arange(start - steps - 1, start + length + 1)  # (K + T + 2,)
+        windows = self.draw(batch_size, sequence_length, burn_in, rng)[..., None]
+        env, first, start, end = windows  # (B, 1)
+        length, steps = sequence_length or end.max(), min(start[0, 0], burn_in)  # T, K
+        t = start + np.arange(-steps - 1, length + 1)  # (B, K + T + 2)
         row = first + np.clip(t, 0, end)  # (B, K + T + 2), never outside the episode
         rows = torch.from_numpy(self.rows[env, row % self.t.shape[1]])
         obs, action, reward, terminated = rows.split([self.obs_dim, self.action_dim, 1, 1], dim=-1)
         last = torch.cat([action, reward], dim=-1)[:, :-1]
-        if t[0] < 0:
-            last[:, 0] = 0  # nothing was done before the first step
+        last[t[:, 0] < 0, 0] = 0  # nothing was done before the first step
         history = torch.cat([obs[:, 1:], last], dim=-1)
-        mask = torch.from_numpy((t[steps + 1 : -1] < end).astype(np.float32))[..., None]
+        mask = torch.from_numpy((t[:, steps + 1 : -1] < end).astype(np.float32))[..., None]
         return history, *(x[:, steps + 1 : -1] for x in (action, reward, terminated)), mask
 
     def state_dict(self, folder):
@@ -561,7 +567,7 @@ def main(args):
 
     agent = Agent(obs_dim, action_dim, args)
     optimizers = make_optimizers(agent, args)
-    check_memory(4 * args.buffer_size * (obs_dim + action_dim + 3), args)
+    check_memory(4 * args.buffer_size * (obs_dim + action_dim + 4), args)
     buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim, args.num_envs)
     run = Run(args, SCRIPT, state)
 
@@ -628,7 +634,7 @@ def main(args):
             if num_updates == 0 and args.rescale:
                 start_memory(agent, buffer)
             if args.lr_schedule == "linear":
-                scale_lr(optimizers, 1 - global_step / args.total_steps)
+                scale_lr(optimizers, max(0, 1 - global_step / args.total_steps))
             sample = buffer.sample(args.batch_size, args.sequence_length, args.burn_in, rng)
             batch = [x.to(args.device) for x in sample]
             run.add_losses(global_step, **update(agent, optimizers, batch, args))

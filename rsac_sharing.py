@@ -108,14 +108,14 @@ class ReplayBuffer:
     Row k is [obs_k | action_k | reward_k | terminated_k]; the next observation is that of row
     k + 1. The last observation of an episode has a row of its own. `t` is the time of a row within
     its episode, -1 for a row without a step. Environment e writes to ring e.
-    With `hidden_dim` a row ends with the hidden state after obs_k.
+    `hidden` is the hidden state after obs_k, of no width unless it is to be stored.
     """
 
     def __init__(self, capacity, obs_dim, action_dim, num_envs=1, hidden_dim=0):
         capacity //= num_envs
         self.obs_dim, self.action_dim, self.num_envs = obs_dim, action_dim, num_envs
-        self.hidden_dim, row_dim = hidden_dim, obs_dim + action_dim + 2 + hidden_dim
-        self.rows = np.zeros((num_envs, capacity, row_dim), np.float32)
+        self.rows = np.zeros((num_envs, capacity, obs_dim + action_dim + 2), np.float32)
+        self.hidden = np.zeros((num_envs, capacity, hidden_dim), np.float32)
         self.t = np.full((num_envs, capacity), -1, np.int32)
         self.length = np.zeros((num_envs, capacity), np.int32)  # of the episode starting at a row
         self.next_row = np.zeros(num_envs, np.int64)  # counted from the start of the run
@@ -127,8 +127,8 @@ class ReplayBuffer:
         n, capacity = self.num_envs, self.t.shape[1]
         env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
         step = [np.reshape(x, (n, -1)) for x in (obs, action, reward, terminated)]
-        step.append(pack(hidden)[:, : self.hidden_dim])
         self.rows[env, row] = np.concatenate(step, axis=1)
+        self.hidden[env, row] = pack(hidden)[:, : self.hidden.shape[2]]
         self.t[env, row] = self.next_t
         self.rows[env, row_after] = 0
         self.rows[env, row_after, : self.obs_dim] = next_obs
@@ -138,59 +138,69 @@ class ReplayBuffer:
         self.next_row += 1 + ended
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
-    def draw(self, size, start, rng):
-        """Steps drawn uniformly among those of episodes that are stored from their first step on
-        and last longer than `start`: environment, first row of the episode, time in it, its length.
+    def draw(self, size, sequence_length, burn_in, rng):
+        """Windows around steps drawn uniformly among those of episodes that are stored from their
+        first step on; whole episodes (sequence_length 0) each equally often.
+
+        As many steps of burn-in come before each window as before the first one drawn; windows with
+        more or fewer are passed over. So they form one batch without padding.
+
+        Returns (4, size): environment, first row of the episode, start of the window within it,
+        length of the episode.
         """
         capacity, drawn = self.t.shape[1], np.zeros((4, 0), np.int64)
         while drawn.shape[1] < size:
-            env = rng.integers(self.num_envs, size=size)
+            env = rng.integers(self.num_envs, size=4096)
             oldest = np.maximum(0, self.next_row + 1 - capacity)[env]
             row = rng.integers(oldest, self.next_row[env])
             t = self.t[env, row % capacity]
-            length = self.length[env, (row - t) % capacity]
-            good = (t >= 0) & (row - t >= oldest) & (length > start)
-            drawn = np.append(drawn, np.stack([env, row - t, t, length])[:, good], axis=1)
+            end = self.length[env, (row - t) % capacity]
+            good = (t >= 0) & (row - t >= oldest)
+            start = t - rng.integers(sequence_length or 1, size=t.size)
+            start = np.clip(start, 0, np.maximum(0, end - sequence_length))
+            if not sequence_length:
+                good &= start == 0  # one step of each episode stands for it
+            before = np.minimum(start, burn_in)
+            wanted = min(drawn[2, 0], burn_in) if drawn.size else before[np.argmax(good)]
+            alike = good & (before == wanted)
+            drawn = np.append(drawn, np.stack([env, row - t, start, end])[:, alike], axis=1)
         return drawn[:, :size]
 
     def sample(self, batch_size, sequence_length, burn_in, rng):
-        """Windows of episodes, with the history before them.
-
-        The first is laid around a step drawn uniformly; all begin at the same time `start` of their
-        episode, so that the steps before form one batch without padding.
+        """Windows of episodes, with the history before them; see `draw`.
 
         Returns history (B, K + T + 1, .) = [obs | last action | last reward], where K <= burn_in
         steps come before the window, and of the window action (B, T, action_dim), reward,
         terminated, mask (B, T, 1); mask is 0 on padding beyond the end of an episode. Last comes
         the stored hidden state before the history, (B, hidden_dim).
         """
-        start = 0
-        if sequence_length:
-            t, end = self.draw(1, 0, rng)[2:, 0]
-            start = min(max(0, t - rng.integers(sequence_length)), max(0, end - sequence_length))
-        env, first, _, end = self.draw(batch_size, start, rng)[..., None]
-        length, steps = sequence_length or end.max(), min(start, burn_in)  # T, K
-        t = np.arange(start - steps - 1, start + length + 1)  # (K + T + 2,)
+        windows = self.draw(batch_size, sequence_length, burn_in, rng)[..., None]
+        env, first, start, end = windows  # (B, 1)
+        length, steps = sequence_length or end.max(), min(start[0, 0], burn_in)  # T, K
+        t = start + np.arange(-steps - 1, length + 1)  # (B, K + T + 2)
         row = first + np.clip(t, 0, end)  # (B, K + T + 2), never outside the episode
         rows = torch.from_numpy(self.rows[env, row % self.t.shape[1]])
-        split = [self.obs_dim, self.action_dim, 1, 1, self.hidden_dim]
-        obs, action, reward, terminated, hidden = rows.split(split, dim=-1)
+        obs, action, reward, terminated = rows.split([self.obs_dim, self.action_dim, 1, 1], dim=-1)
         last = torch.cat([action, reward], dim=-1)[:, :-1]
-        if t[0] < 0:
-            last[:, 0], hidden[:, 0] = 0, 0  # nothing was done before the first step
+        hidden = torch.from_numpy(self.hidden[env[:, 0], row[:, 0] % self.t.shape[1]])
+        last[t[:, 0] < 0, 0] = 0  # nothing was done before the first step
+        hidden[t[:, 0] < 0] = 0
         history = torch.cat([obs[:, 1:], last], dim=-1)
-        mask = torch.from_numpy((t[steps + 1 : -1] < end).astype(np.float32))[..., None]
+        mask = torch.from_numpy((t[:, steps + 1 : -1] < end).astype(np.float32))[..., None]
         window = (x[:, steps + 1 : -1] for x in (action, reward, terminated))
-        return history, *window, mask, hidden[:, 0]
+        return history, *window, mask, hidden
+
+    def arrays(self):
+        return {"rows": self.rows, "t": self.t, "hidden": self.hidden}
 
     def state_dict(self, folder):
         """For a checkpoint; rows that are not on disk yet go to files in `folder`."""
-        files = self.files.save(folder, {"rows": self.rows, "t": self.t}, self.next_row)
+        files = self.files.save(folder, self.arrays(), self.next_row)
         return {"next_row": self.next_row.tolist(), "next_t": self.next_t.tolist(), "files": files}
 
     def load_state_dict(self, state, folder):
         """Puts back exactly the rows that the checkpoint knew."""
-        self.files.load(folder, {"rows": self.rows, "t": self.t}, state["files"])
+        self.files.load(folder, self.arrays(), state["files"])
         self.next_row[:], self.next_t[:] = state["next_row"], state["next_t"]
         capacity = self.t.shape[1]
         for env, total in enumerate(state["next_row"]):
@@ -575,7 +585,7 @@ def main(args):
     optimizers = make_optimizers(agent, args)
     hidden_dim = args.rnn_layers * args.rnn_hidden * (2 if args.rnn == "lstm" else 1)
     hidden_dim *= args.stored_state
-    check_memory(4 * args.buffer_size * (obs_dim + action_dim + 3 + hidden_dim), args)
+    check_memory(4 * args.buffer_size * (obs_dim + action_dim + 4 + hidden_dim), args)
     buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim, args.num_envs, hidden_dim)
     run = Run(args, SCRIPT, state)
 
@@ -642,7 +652,7 @@ def main(args):
             if num_updates == 0 and args.rescale:
                 start_memory(agent, buffer)
             if args.lr_schedule == "linear":
-                scale_lr(optimizers, 1 - global_step / args.total_steps)
+                scale_lr(optimizers, max(0, 1 - global_step / args.total_steps))
             sample = buffer.sample(args.batch_size, args.sequence_length, args.burn_in, rng)
             batch = [x.to(args.device) for x in sample]
             run.add_losses(global_step, **update(agent, optimizers, batch, args))

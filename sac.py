@@ -444,7 +444,7 @@ def main(args):
             if num_updates == 0 and args.alpha is None:
                 start_alpha(agent, buffer)
             if args.lr_schedule == "linear":
-                scale_lr(optimizers, 1 - global_step / args.total_steps)
+                scale_lr(optimizers, max(0, 1 - global_step / args.total_steps))
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
             run.add_losses(global_step, **learn(agent, optimizers, batch, args))
             num_updates += 1

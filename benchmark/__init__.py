@@ -35,6 +35,14 @@ def find_script(name):
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
+def make_folder(path):
+    """Makes a folder and those above it; UserError if that cannot be."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+
+
 def check_env_id(env_id):
     """Raises UserError if there is no such environment. Those that are known are not built."""
     import gymnasium as gym

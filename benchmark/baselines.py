@@ -8,13 +8,17 @@ were found by random search; the best policy without memory may be better, hardl
 """
 
 import csv
+import io
 import statistics
 from pathlib import Path
 
 import numpy as np
 
+from benchmark import make_folder
+from common.checkpoint import write_file
 from common.cli import Parser, integer, run_cli
 from common.envs import make_env
+from common.errors import UserError
 
 # The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, and
 # those with a controller of their own.
@@ -39,6 +43,9 @@ ENV_IDS = (
     "car-p-v0",
     "bumps-normal-test-v0",
 )
+
+
+NAMES = ["env_id", "controller", "mean", "std", "success_rate", "episodes"]
 
 
 def parse_args(argv=None):
@@ -133,11 +140,21 @@ def measure(env_id, controller, episodes, seed):
     return returns, successes
 
 
+def read_rows(path):
+    """(environment, controller) -> row of an earlier table, which stays where nothing is new."""
+    if not path.exists():
+        return {}
+    with open(path, newline="") as file:
+        table = list(csv.reader(file))
+    if table[:1] != [NAMES]:
+        raise UserError(f"{path} is not a table of benchmark.baselines; choose another --out")
+    return {(row[0], row[1]): row for row in table[1:]}
+
+
 def main(args):
     path = Path(args.out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    names = ["env_id", "controller", "mean", "std", "success_rate", "episodes"]
-    rows = []
+    make_folder(path.parent)
+    rows = read_rows(path)
     print(f"{'environment':<30}{'controller':<12}{'mean':>10}{'std':>9}{'success':>9}")
     for env_id in args.env_ids:
         kinds = {"random": "random", "zero": "zero", "static": STATIC.get(env_id)}
@@ -147,10 +164,12 @@ def main(args):
             returns, successes = measure(env_id, controller, args.episodes, args.seed)
             mean, std = statistics.fmean(returns), statistics.stdev(returns)
             rate = f"{statistics.fmean(successes):.2f}" if successes else ""
-            rows.append([env_id, name, f"{mean:.5g}", f"{std:.5g}", rate, args.episodes])
+            row = [env_id, name, f"{mean:.5g}", f"{std:.5g}", rate, str(args.episodes)]
+            rows[env_id, name] = row
             print(f"{env_id:<30}{name:<12}{mean:>10.1f}{std:>9.1f}{rate:>9}", flush=True)
-        with open(path, "w", newline="") as file:  # what is there already stays if this stops
-            csv.writer(file, lineterminator="\n").writerows([names, *rows])
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([NAMES, *rows.values()])
+        write_file(path, text.getvalue().encode())
 
 
 if __name__ == "__main__":

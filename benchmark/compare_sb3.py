@@ -12,6 +12,7 @@ of the last tenth of the evaluations.
 
 import csv
 import importlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -79,8 +80,10 @@ def complete(folder, total_steps):
 def train_ours(script, seed, folder, args):
     options = {"env-id": args.env_id, "total-steps": args.total_steps, "seed": seed}
     options |= {"num-threads": args.num_threads, "log-dir": folder.parent, "run-name": folder.name}
-    if folder.exists():  # a run that was interrupted, or raised
+    if any(folder.glob("checkpoint*.pt")):  # a run that was interrupted, or raised
         options = {"resume": folder, "total-steps": args.total_steps}
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, find_script(script)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import envs
-from benchmark import COLUMNS, RECURRENT, final_return, read_curve
+from benchmark import COLUMNS, RECURRENT, final_return, make_folder, read_curve
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -110,9 +110,9 @@ def drop_partial(runs, skip):
 
 
 def drop_repeated(runs, skip):
-    """Of several runs with one environment, algorithm and seed the last counts, once."""
+    """Of runs with one environment, algorithm and seed the longest counts, then the last."""
     by_key = {}
-    for run in sorted(runs, key=lambda run: str(run.path)):
+    for run in sorted(runs, key=lambda run: (run.step[-1], str(run.path))):
         key = run.env_id, run.algorithm, run.seed
         if key in by_key:
             skip(by_key[key].path, f"the same environment, algorithm and seed as {run.path}")
@@ -123,7 +123,7 @@ def drop_repeated(runs, skip):
 def collect(runs, folder):
     """Writes each run to <folder>/<env>__<algorithm>__<seed>.csv with five digits, whole steps."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for run in runs:
         path = folder / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
         with open(path, "w", newline="") as file:
@@ -139,9 +139,12 @@ def read_baselines(path):
     if not Path(path).exists():
         return {}
     bars = {}
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            bars.setdefault(row["env_id"], []).append((row["controller"], float(row["mean"])))
+    try:
+        with open(path, newline="") as file:
+            for row in csv.DictReader(file):
+                bars.setdefault(row["env_id"], []).append((row["controller"], float(row["mean"])))
+    except (OSError, KeyError, ValueError) as error:
+        raise UserError(f"--baselines {path} is not a table of benchmark.baselines") from error
     return bars
 
 
@@ -228,23 +231,19 @@ def across_tasks(panels, bars, resamples):
     """Interquartile mean (IQM) across tasks: what to draw, or None where it says nothing.
 
     Scores: 0 is random actions (the first evaluation where they were not measured), 1 the best
-    final mean on the task. Algorithms that lack a task are left out, and named.
-    Returns tasks, names left out, {label: {"final", "step", "seconds": (points, iqm, low,
-    high)}}; "final" has one point, the others are curves.
+    final mean on the task. Tasks on which no final mean is above 0 say nothing and are left out.
+    Returns tasks, names of algorithms and tasks left out, {label: {"final", "step", "seconds":
+    (points, iqm, low, high)}}; "final" has one point, the others are curves.
     """
-    labels = {label for panel in panels.values() for label in panel}
-    tasks = {label: [e for e, panel in panels.items() if label in panel] for label in labels}
-    covered = max(tasks.values(), key=len)
-    inside = [label for label in sort_labels(labels) if set(covered) <= set(tasks[label])]
+    low, high = {}, {}
+    for env_id, panel in panels.items():
+        first = [run.value[0] for runs in panel.values() for run in runs]
+        low[env_id] = random_score(bars, env_id, np.mean(first))
+        high[env_id] = max(np.mean([run.final() for run in runs]) for runs in panel.values())
+    panels = {env_id: panel for env_id, panel in panels.items() if high[env_id] > low[env_id]}
+    covered, inside = common_tasks(panels)
     if len(covered) < 2 or len(inside) < 2:
         return None
-    low, high = {}, {}
-    for env_id in covered:
-        panel = panels[env_id]
-        first = [run.value[0] for runs in panel.values() for run in runs]
-        low[env_id] = dict(bars.get(env_id, [])).get("random", np.mean(first))
-        finals = [np.mean([run.final() for run in runs]) for runs in panel.values()]
-        high[env_id] = max(max(finals), low[env_id] + 1e-9)
     members = {label: [panels[env_id][label] for env_id in covered] for label in inside}
     end = max(run.seconds[-1] for runs in members.values() for r in runs for run in r)
     result = {label: {} for label in inside}
@@ -261,7 +260,29 @@ def across_tasks(panels, bars, resamples):
                 ]
                 scores.append((np.array(value) - low[env_id]) / (high[env_id] - low[env_id]))
             result[label][axis] = (points, *interquartile_mean(scores, resamples))
-    return covered, [label for label in sort_labels(labels) if label not in inside], result
+    everything = sort_labels({label for panel in panels.values() for label in panel}) + list(low)
+    return covered, [name for name in everything if name not in [*inside, *covered]], result
+
+
+def random_score(bars, env_id, default=None):
+    """Mean return of random actions, `default` where it was not measured."""
+    return dict(bars.get(env_id, [])).get("random", default)
+
+
+def common_tasks(panels):
+    """Tasks and labels such that every label has every task: as many pairs of both as can be.
+
+    Looked for among the tasks of each label, and what two labels have in common.
+    """
+    labels = sort_labels({label for panel in panels.values() for label in panel})
+    tasks = [{env_id for env_id, panel in panels.items() if label in panel} for label in labels]
+    best = [], []
+    for a, b in itertools.combinations_with_replacement(tasks, 2):
+        inside = [label for label, its in zip(labels, tasks, strict=True) if a & b <= its]
+        enough = len(a & b) > 1 and len(inside) > 1
+        if enough and len(a & b) * len(inside) > len(best[0]) * len(best[1]):
+            best = sorted(a & b), inside
+    return best
 
 
 def interquartile_mean(scores, resamples, seed=0):
@@ -434,8 +455,11 @@ def make_table(panels, styles, bars, iqm, resamples):
             [label, f"{mean[0]:.3f}", "-" if np.isnan(low[0]) else f"{low[0]:.3f} to {high[0]:.3f}"]
             for label, (_, mean, low, high) in ((k, v["final"]) for k, v in result.items())
         ]
+        zero = "random actions"
+        if any(random_score(bars, env_id) is None for env_id in tasks):
+            zero += " or, where they were not measured, the first evaluation"
         text += f"\nInterquartile mean of the final score over {', '.join(tasks)} "
-        text += "(0: random actions, 1: the best final mean on the task):\n\n"
+        text += f"(0: {zero}, 1: the best final mean on the task):\n\n"
         text += markdown(["algorithm", "IQM", "95 % interval"], rows)
     return text
 
@@ -484,8 +508,14 @@ def main(args):
     iqm = across_tasks(panels, bars, args.bootstrap) if args.iqm else None
     if iqm and iqm[1]:
         print(f"not in the mean over {len(iqm[0])} tasks: {', '.join(iqm[1])}", file=sys.stderr)
+    if args.iqm and not iqm and len(panels) > 1 and len(styles) > 1:
+        print(
+            "no mean across tasks: no two algorithms share two tasks on which one of them beats "
+            "random actions",
+            file=sys.stderr,
+        )
     out = Path(args.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
     import matplotlib as mpl
 
     mpl.rcParams["svg.hashsalt"] = "curves"  # the same figure gives the same file

@@ -17,7 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a 
 
 import numpy as np
 
-from common.cli import Parser, integer, run_cli
+from benchmark import make_folder
+from common.cli import Parser, file_name, integer, process_seconds, run_cli
+from common.errors import UserError
 
 
 def parse_args(argv=None):
@@ -41,15 +43,13 @@ def main(args):
 
     import rsac
     from common.envs import make_env, make_envs
-    from common.run import process_seconds
 
     torch.set_num_threads(args.num_threads)
-    name = (
-        args.run_name
-        or f"{args.env_id}__recurrent_ppo__{args.seed}__{datetime.now():%Y%m%d-%H%M%S}"
-    )
-    folder = Path(args.log_dir) / name
-    folder.mkdir(parents=True)
+    name = f"{file_name(args.env_id)}__recurrent_ppo__{args.seed}__{datetime.now():%Y%m%d-%H%M%S}"
+    folder = Path(args.log_dir) / (args.run_name or name)
+    if folder.exists():
+        raise UserError(f"{folder} exists; choose another --run-name")
+    make_folder(folder)
     (folder / "args.json").write_text(json.dumps(vars(args), indent=2) + "\n")
     env, eval_envs = make_env(args.env_id, args.seed), make_envs(args.env_id, args.eval_episodes)
 
@@ -69,7 +69,8 @@ def main(args):
             self.write()
 
         def _on_step(self):
-            if self.num_timesteps % args.eval_every == 0 and self.num_timesteps <= args.total_steps:
+            step = self.num_timesteps
+            if step % args.eval_every == 0 or step == args.total_steps:
                 self.write()
             # Its rollouts have a fixed length; it would go on to the end of the last.
             return self.num_timesteps < args.total_steps

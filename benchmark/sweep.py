@@ -28,8 +28,15 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark import check_env_id, child_env, find_script, read_curve, usable_cores
-from common.cli import Parser, file_name, integer, number, run_cli
+from benchmark import (
+    check_env_id,
+    child_env,
+    find_script,
+    make_folder,
+    read_curve,
+    usable_cores,
+)
+from common.cli import WAITED, Parser, file_name, integer, number, process_seconds, run_cli
 from common.errors import UserError
 
 try:
@@ -38,6 +45,18 @@ except ImportError:  # not on Windows: there, do not start two sweeps in one fol
     fcntl = None
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint.previous.pt")
+# What the sweep itself says to a script, and the option of the sweep that decides it.
+OWN = {
+    "--seed": "--seeds",
+    "--env-id": "--env-ids",
+    "--num-threads": "--threads",
+    "--log-dir": "--log-dir",
+    "--run-name": "--tag",
+    "--resume": "the same command again",
+    "--evaluate": "the script itself",
+}
+# What may differ between two commands of one run: where, how long, and on what.
+FREE = ("--log-dir", "--run-name", "--num-threads", "--device", "--total-steps")
 DRAW_EVERY = 1.0  # [s], the table
 
 
@@ -67,6 +86,8 @@ def parse_args(argv=None):
     args.options, args.argv = argv[cut + 1 :], argv
     if not args.config and not (args.scripts and args.env_ids):
         parser.error("nothing to run: give --scripts and --env-ids, or --config")
+    if re.search("__|[/:]", args.tag or ""):
+        parser.error(f"--tag {args.tag}: it becomes part of a file name, without '__', '/' and ':'")
     return args
 
 
@@ -102,13 +123,16 @@ class Run:
         """What brings this run to its end from where it stands now, None if it is there."""
         if self.finished():
             return None
-        if any((self.folder / name).exists() for name in CHECKPOINTS):
+        if self.has_checkpoint():
             # Arguments come from the checkpoint, the number of threads too: it can change results.
             more = ["--total-steps", str(self.total_steps)] if self.total_steps else []
             return ["python", str(self.script), "--resume", str(self.folder), *more]
         # Killed before its first checkpoint: nothing in there can be used.
         shutil.rmtree(self.folder, ignore_errors=True)
         return self.fresh_command()
+
+    def has_checkpoint(self):
+        return any((self.folder / name).exists() for name in CHECKPOINTS)
 
     def target(self):
         """The last step, None while it is not known."""
@@ -144,6 +168,12 @@ def make_runs(args):
     if args.config:
         lines = read_config(args.config)
         names = [find_script(s).stem for s in args.scripts or []]
+        for wanted, there in (
+            (names, {Path(x[0]).stem for x in lines}),
+            (args.env_ids or [], {x[1] for x in lines}),
+        ):
+            if missing := [name for name in wanted if name not in there]:
+                raise UserError(f"{args.config} has nothing for {', '.join(missing)}")
         lines = [x for x in lines if not names or Path(x[0]).stem in names]
         lines = [x for x in lines if not args.env_ids or x[1] in args.env_ids]
         if not lines:
@@ -152,6 +182,7 @@ def make_runs(args):
         lines = [(script, env_id, [], "") for env_id in args.env_ids for script in args.scripts]
     for env_id in dict.fromkeys(line[1] for line in lines):
         check_env_id(env_id)
+    refuse_own(args.options, "after --")
     runs = {}
     for seed in args.seeds:
         for script, env_id, options, tag in lines:
@@ -177,9 +208,11 @@ def read_config(path):
     `python rsac.py --env-id ...`, so that people can also run it with sh, or copy a line.
     """
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot read --config {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"--config {path} is not a text file") from error
     variables, commands = {}, []
     for line in text.replace("\\\n", " ").splitlines():
         try:
@@ -192,6 +225,7 @@ def read_config(path):
             known, rest = split_options(words[2:])
             if not known.env_id:
                 raise UserError(f"{path}: the line '{line}' has no --env-id")
+            refuse_own(rest, f"in {path}")
             total = ["--total-steps", str(known.total_steps)] if known.total_steps else []
             commands.append((words[1], known.env_id, rest + total, variables.get("TAG", "")))
         elif words:
@@ -200,29 +234,66 @@ def read_config(path):
 
 
 def split_options(words):
-    """Options of a script that matter here, as a namespace, and all others, as a list."""
+    """--env-id and --total-steps of a script, as a namespace, and all others, as a list."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("--env-id", "--run-name", "--log-dir", "--num-threads", "--device"):
-        parser.add_argument(name)
+    parser.add_argument("--env-id")
     parser.add_argument("--total-steps", type=integer(1))
     parser.error = lambda message: (_ for _ in ()).throw(UserError(message))
     return parser.parse_known_args(words)
 
 
+def settings(command):
+    """Option -> its values as typed, of a command `python SCRIPT --option value ...`."""
+    found = {"script": [str(Path(command[1]).resolve())]}
+    name = "script"
+    for word in command[2:]:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            found[name] = [value] if equals else []
+        else:
+            found[name].append(word)
+    return found
+
+
+def refuse_own(words, where):
+    """UserError if options for a script name what the sweep itself sets."""
+    for name in settings(["python", "", *words]):
+        if name in OWN:
+            raise UserError(f"{name} {where} would not hold; use {OWN[name]} of the sweep")
+
+
 def check_same(run):
     """UserError if the run folder was made with other arguments than those asked for now."""
-    if not run.folder.exists() or not run.log.exists():
+    if not run.folder.exists():
         return
-    with open(run.log) as file:
-        first = file.readline()
-    if first.startswith("$ "):
-        old = split_options(shlex.split(first)[3:])[1]
-        new = split_options(run.fresh_command()[2:])[1]
-        if sorted(old) != sorted(new):
+    command = made_with(run.log)
+    if command is None:
+        if run.has_checkpoint() or run.finished():  # else it starts anew, from nothing
             raise UserError(
-                f"{run.folder} was made with '{shlex.join(old)}', not '{shlex.join(new)}'; "
-                "use another --tag or --log-dir"
+                f"{run.folder} is there, but {run.log} does not say how it was made; use another "
+                "--log-dir or --tag"
             )
+        return
+    old, new = settings(command), settings(run.fresh_command())
+    names = (old | new).keys() - set(FREE)
+    if differ := sorted(name for name in names if old.get(name) != new.get(name)):
+        before, now = (
+            " ".join(shlex.join([name, *x[name]]) if name in x else f"no {name}" for name in differ)
+            for x in (old, new)
+        )
+        raise UserError(
+            f"{run.folder} was made with {before}, not {now}; use another --tag or --log-dir"
+        )
+
+
+def made_with(log):
+    """The words of the command line that a log begins with, None if it has none."""
+    try:
+        with open(log, errors="replace") as file:
+            words = shlex.split(file.readline())
+    except (OSError, ValueError):
+        return None
+    return words[1:] if words[:2] == ["$", "python"] and "--resume" not in words else None
 
 
 # ---- 2. Starting one run ----
@@ -234,7 +305,7 @@ def take(run, wait=False):
     The process that is started inherits the lock, so that even one whose sweep was killed is not
     joined by a second one. wait: until it is free.
     """
-    run.log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(run.log.parent)
     log = open(run.log, "a")  # noqa: SIM115
     if fcntl:
         try:
@@ -242,6 +313,10 @@ def take(run, wait=False):
         except BlockingIOError:
             log.close()
             return None
+        except OSError as error:  # some shared file systems
+            raise UserError(
+                f"{run.log} cannot be locked ({error.strerror}); choose a --log-dir on another disk"
+            ) from error
     return log
 
 
@@ -251,6 +326,7 @@ def announce(log, command):
         log.truncate(0)
     log.write(f"$ {shlex.join(command)}\n")
     log.flush()
+    os.fsync(log.fileno())  # `check_same` relies on the first line
 
 
 def run_here(run):
@@ -263,7 +339,9 @@ def run_here(run):
     announce(log, command)
     os.set_inheritable(log.fileno(), True)  # with the lock
     print(shlex.join(command), flush=True)
-    os.execve(sys.executable, [sys.executable, *command[1:]], child_env(run.threads))
+    # The run counts its time from the start of its process, which was this one until now.
+    env = child_env(run.threads) | {WAITED: str(process_seconds())}
+    os.execve(sys.executable, [sys.executable, *command[1:]], env)
 
 
 # ---- 3. Where to run ----
@@ -340,7 +418,7 @@ class RayPool:
         task = self.ray.remote(num_cpus=cpus, num_gpus=args.gpus_per_run, max_retries=-1)(_ray_task)
         self.refs = {}
         for run, k in zip(runs, numbers, strict=True):
-            run.log.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(run.log.parent)
             command = ["-m", "benchmark.sweep", "--index", str(k), *args.argv]
             ref = task.remote([sys.executable, *command], str(run.log.absolute()), os.getcwd())
             self.refs[ref] = run
@@ -362,7 +440,11 @@ class RayPool:
         return run.log.exists() and run.log.stat().st_mtime >= self.started
 
     def stop(self):
-        self.ray.shutdown()  # ends the workers, and so asks the runs to save and stop
+        """Asks all runs to save and stop, and waits for them."""
+        for ref in self.refs:
+            self.ray.cancel(ref)  # KeyboardInterrupt in its task; one that waits never starts
+        self.ray.wait(list(self.refs), num_returns=len(self.refs))
+        self.ray.shutdown()
 
 
 def _ray_task(command, log, folder):
@@ -371,11 +453,12 @@ def _ray_task(command, log, folder):
     import signal
     import subprocess
     import sys
+    import time
 
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     ask_to_stop = (lambda: libc.prctl(1, signal.SIGTERM)) if libc else None
     with open(log, "a") as out:
-        return subprocess.call(
+        process = subprocess.Popen(
             command,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -384,6 +467,13 @@ def _ray_task(command, log, folder):
             start_new_session=True,
             preexec_fn=ask_to_stop,
         )
+        try:
+            while process.poll() is None:
+                time.sleep(0.2)  # where `RayPool.stop` can interrupt
+        finally:
+            process.terminate()  # does nothing to one that has ended
+            process.wait()
+        return process.returncode
 
 
 def connect_ray(address):

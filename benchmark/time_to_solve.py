@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmark import check_env_id, find_script, machine, read_curve
+from benchmark import check_env_id, find_script, machine, make_folder, read_curve
 from common.cli import Parser, file_name, integer, run_cli
 from common.errors import RunError, UserError
 
@@ -71,7 +71,7 @@ def main(args):
     solved = sum(row[4] is not None for row in rows)
     print(f"median {statistics.median(times):.1f} s; {solved} of {len(rows)} seeds solved it")
     if args.out:
-        Path(args.out).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(args.out).parent)
         head = ["script", "env_id", "seed", "threshold", "wall_seconds", "global_step", "return"]
         with open(args.out, "w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([head, *rows])
@@ -102,7 +102,9 @@ def race(args, seed, name, log_dir):
     """The solution of a new run, which ends there. Raises RunError if it fails."""
     command = [sys.executable, find_script(args.script), "--env-id", args.env_id]
     command += ["--seed", str(seed), "--log-dir", log_dir, "--run-name", name, *args.options]
-    log_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(log_dir)
+    if (log_dir / name).exists():
+        raise UserError(f"{log_dir / name} exists; choose another --keep, or --read {log_dir}")
     log_path, curve, solved = log_dir / f"{name}.log", None, False
     with open(log_path, "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)

@@ -198,5 +198,5 @@ def set_rng_state(state, generator):
     random.setstate((version, tuple(numbers), gauss))
     generator.bit_generator.state = state["numpy"]
     torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    for k, cuda in enumerate(state.get("cuda", [])[: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(cuda, k)  # there may be fewer devices now

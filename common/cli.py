@@ -5,6 +5,8 @@ import math
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 
 from common.errors import RunError, UserError
 
@@ -12,6 +14,22 @@ from common.errors import RunError, UserError
 closing = []
 # Shown when a run begins, and not before: an error until then is to stand alone.
 notes = []
+
+
+# In the environment of a run: seconds that its process did something else before it was the run.
+WAITED = "SECONDS_BEFORE_RUN"
+_IMPORTED = time.perf_counter()
+
+
+def process_seconds():
+    """Seconds since this process started, imports included."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        seconds = uptime - ticks / os.sysconf("SC_CLK_TCK")
+        return seconds - float(os.environ.get(WAITED, 0))
+    except (OSError, ValueError, IndexError):  # no /proc: count from here
+        return time.perf_counter() - _IMPORTED
 
 
 class Parser(argparse.ArgumentParser):

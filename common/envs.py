@@ -103,12 +103,17 @@ def check_flat(env):
 
 
 def check_sequences(env, args):
-    """UserError if windows or replay memory of a recurrent script do not fit the episodes."""
+    """UserError if the arguments of a recurrent script do not fit the episodes."""
     name, limit, length = env.spec.id, env.spec.max_episode_steps, args.sequence_length
     if length > limit:
         raise UserError(f"--sequence-length {length} is longer than {name}, at most {limit} steps")
     if length == 0 and limit >= LONGEST_EPISODE:
         raise UserError(f"{name} has no time limit; choose a --sequence-length, not whole episodes")
+    if args.behaviour_refresh == "episode" and args.num_envs > 1:
+        raise UserError(
+            "--behaviour-refresh episode needs --num-envs 1: episodes side by side end at "
+            "different times"
+        )
     if length == 0 and args.burn_in and "burn_in" in args.typed:
         raise UserError(
             "--burn-in leads up to a window; give a --sequence-length too, or no burn-in"
@@ -170,7 +175,7 @@ class SeededEpisodes(gym.Wrapper):
 
     An episode then depends on nothing but its number and its actions. So a checkpoint can hold an
     episode that is under way as (k, actions so far), and `restore` plays it again, exactly.
-    The wrapper's own randomness is nil. Observations become float32 (pixels stay uint8).
+    The wrapper's own randomness is nil. Observations become float32 (pictures stay uint8).
     """
 
     def __init__(self, env, seed):
@@ -179,7 +184,7 @@ class SeededEpisodes(gym.Wrapper):
         self.tape, self.steps = bytearray(), 0  # its actions so far, as float32
         self.checksum = 0  # of the last observation
         space = env.observation_space
-        if space.dtype != np.uint8:
+        if space.dtype != np.uint8 or len(space.shape) == 1:
             low, high = space.low.astype(np.float32), space.high.astype(np.float32)
             self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
 

@@ -55,19 +55,6 @@ VERSIONS = {
 }
 
 
-def process_seconds():
-    """Seconds since this process started, imports included."""
-    try:
-        ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
-        uptime = float(Path("/proc/uptime").read_text().split()[0])
-        return uptime - ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):  # no /proc: count from here
-        return time.perf_counter() - _IMPORTED
-
-
-_IMPORTED = time.perf_counter()
-
-
 def load_resumed(args, script):
     """The checkpoint that --resume names and the arguments to go on with: (state, args).
 
@@ -85,6 +72,9 @@ def load_resumed(args, script):
     for name, value in saved.items():
         if name not in args.typed and name != "resume":
             setattr(args, name, value)
+    for name in sorted(vars(args).keys() - saved.keys() - {"typed"}):
+        option = "--" + name.replace("_", "-")
+        cli.notes.append(f"{option} is newer than this run; it goes on with {vars(args)[name]}")
     check_device(args)
     if isinstance(hidden := state.get("hidden"), tuple):
         state["hidden"] = tuple(h.to(args.device) for h in hidden)
@@ -329,12 +319,13 @@ class Run:
 
     def wall_seconds(self):
         """Seconds of this run, those before a resume included."""
-        return self.before + process_seconds()
+        return self.before + cli.process_seconds()
 
     # ---- Saving ----
 
     def save(self, **state):
         """Writes a checkpoint; what is in it stands in each script's `save`."""
+        self._flush_csv()
         pending = [self._returns, self._losses, self._counts]
         args = {name: value for name, value in vars(self.args).items() if name != "typed"}
         extra = {"script": self.script, "args": args, "versions": VERSIONS, "pending": pending}
@@ -394,7 +385,7 @@ class Run:
         path, text = self.folder / "progress.csv", io.StringIO()
         writer = csv.DictWriter(text, [*COLUMNS, "eval_success_rate"])
         try:
-            if not path.exists():
+            if not path.exists() or not path.stat().st_size:
                 writer.writeheader()
             writer.writerow(row)
             with open(path, "ab", buffering=0) as file:
@@ -409,6 +400,11 @@ class Run:
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror}") from error
 
+    def _flush_csv(self):
+        """To the disk: a checkpoint must not outlive the rows before it, should the power fail."""
+        with contextlib.suppress(FileNotFoundError), open(self.folder / "progress.csv") as file:
+            os.fsync(file.fileno())
+
     def _cut_progress(self, global_step):
         """Drops rows written after the checkpoint: they will be written again, equal.
 
@@ -421,13 +417,15 @@ class Run:
         every, n = self.args.eval_every, getattr(self.args, "num_envs", 1)
         keep, last = lines[:1], None
         for line in lines[1:]:
+            if line[-1] != "\n":
+                continue  # cut off while it was written
             try:
                 step = int(line.split(",")[0])
             except ValueError:
                 raise UserError(f"{path} has a row that is not a run's: {line.strip()}") from None
             # The extra evaluation at the end of a run is not one that a longer run makes.
             ended = step == global_step >= self.args.total_steps
-            if line[-1] == "\n" and step <= global_step and (step % every < n or ended):
+            if step <= global_step and (step % every < n or ended):
                 keep.append(line)
                 last = step
         write_file(path, "".join(keep).encode())

@@ -106,6 +106,7 @@ LATER_OF = {name: FLAT_ONLY for name in SCRIPTS if name != "conv_sac"} | {
         "--sequence-length 8": "--sequence-length 8 is longer than",
         "--buffer-size 8": "--buffer-size 8 cannot hold an episode",
         "--env-id toy_envs:ToyEndless-v0 --sequence-length 0": "no time limit",
+        "--behaviour-refresh episode --num-envs 2": "episode needs --num-envs 1",
     },
 }
 

@@ -124,3 +124,19 @@ def test_training_returns_are_those_of_whole_episodes(tmp_path, monkeypatch):
     run(sac, tmp_path, monkeypatch, num_envs=4)
     assert len(returns) > 10
     assert set(returns) <= {1.0, 2.0, 3.0, 4.0}
+
+
+def test_a_linear_learning_rate_ends_at_zero_where_the_last_step_goes_beyond_the_end(
+    tmp_path, monkeypatch
+):
+    rates, real = [], sac.scale_lr
+
+    def watched(optimizers, factor):
+        rates.append(factor)
+        real(optimizers, factor)
+
+    monkeypatch.setattr(sac, "scale_lr", watched)
+    options = ["--lr-schedule", "linear"]
+    run(sac, tmp_path, monkeypatch, num_envs=16, total_steps=100, options=options)
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == 0

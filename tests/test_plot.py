@@ -1,6 +1,7 @@
 """benchmark.plot, and the statistics of benchmark.baselines."""
 
 import csv
+import os
 import re
 import subprocess
 import sys
@@ -100,6 +101,32 @@ def test_a_repeated_run_counts_once(tmp_path):
     runs = plot.drop_repeated(read(tmp_path)[0], lambda path, why: skipped.append(path))
     assert [run.value[-1] for run in runs] == [2]
     assert len(skipped) == 1
+
+
+def test_of_repeated_runs_a_whole_one_counts_more_than_a_later_part(tmp_path):
+    write_run(tmp_path, "pendulum-p-v0__rsac__0__20260101-000000", [0, 1, 5])
+    write_run(tmp_path, "pendulum-p-v0__rsac__0__20260102-000000", [0, 2])
+    write_run(tmp_path, "pendulum-p-v0__rsac__1__20260101-000000", [0, 1, 7])
+    result = call(tmp_path, "--out", tmp_path / "out")
+    assert result.stderr.count("skipped") == 1
+    assert "| pendulum-p-v0 | rsac | 6.0 |" in result.stdout
+
+
+BAD = {
+    "another table": (["--baselines", "docs/results/curves/pendulum-p-v0__rsac__0.csv"], "table"),
+    "a folder below a file": (["--out", "README.md/curves"], "cannot make the folder README.md"),
+    "a folder that is a file": (["--collect", "README.md"], "cannot make the folder README.md"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_one_line(tmp_path, what):
+    words, says = BAD[what]
+    write_run(tmp_path, "pendulum-p-v0__rsac__0", [0, 1])
+    result = call(tmp_path, *words)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert says in result.stderr
 
 
 def test_collected_runs_read_back_as_they_were(tmp_path):
@@ -203,6 +230,57 @@ def test_an_algorithm_that_lacks_a_task_is_left_out_of_the_mean(tmp_path):
     _, left_out, result = plot.across_tasks(plot.make_panels(read(tmp_path)[0]), {}, 200)
     assert left_out == ["rdpg"]
     assert set(result) == {"rsac", "sac"}
+
+
+def test_the_mean_is_over_the_tasks_and_algorithms_that_keep_most(tmp_path):
+    for env in "abcd":
+        for name in ("rsac", "rtd3", "sac"):
+            write_run(tmp_path, f"{env}-v0__{name}__0", [0, 1])
+    for env in "abcde":  # one task more, and one algorithm with half of them
+        write_run(tmp_path, f"{env}-v0__rdpg__0", [0, 1])
+    for env in "ab":
+        write_run(tmp_path, f"{env}-v0__td3__0", [0, 1])
+    tasks, left_out, result = plot.across_tasks(plot.make_panels(read(tmp_path)[0]), {}, 200)
+    assert tasks == ["a-v0", "b-v0", "c-v0", "d-v0"]
+    assert set(result) == {"rsac", "rtd3", "sac", "rdpg"}
+    assert left_out == ["td3", "e-v0"]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_which_tasks_are_taken_does_not_depend_on_the_order_of_a_set(tmp_path, seed):
+    for name in ("a-v0__rsac", "b-v0__rsac", "a-v0__rtd3", "b-v0__rtd3"):
+        write_run(tmp_path, f"{name}__0", [0, 1])
+    for name in ("c-v0__sac", "d-v0__sac", "c-v0__td3", "d-v0__td3"):  # as good a choice
+        write_run(tmp_path, f"{name}__0", [0, 1])
+    out = tmp_path / "out"
+    words = [tmp_path, "--out", out, "--bootstrap", 100, "--baselines", "none"]
+    words = [sys.executable, "-m", "benchmark.plot", *map(str, words)]
+    env = os.environ | {"PYTHONHASHSEED": str(seed)}
+    result = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert "final score over a-v0, b-v0 (0" in result.stdout
+    assert "not in the mean over 2 tasks: sac, td3, c-v0, d-v0" in result.stderr
+
+
+def test_a_task_on_which_nobody_beats_random_actions_is_left_out_of_the_mean(tmp_path):
+    for env in "abc":
+        for name in ("rsac", "sac"):
+            write_run(tmp_path, f"{env}-v0__{name}__0", [-100, -90])
+    panels = plot.make_panels(read(tmp_path)[0])
+    bars = {f"{env}-v0": [("random", -100.0)] for env in "ab"} | {"c-v0": [("random", -80.0)]}
+    tasks, left_out, result = plot.across_tasks(panels, bars, 200)
+    assert tasks == ["a-v0", "b-v0"]
+    assert left_out == ["c-v0"]
+    assert result["sac"]["final"][1][0] == 1
+    bars["b-v0"] = [("random", 0.0)]
+    assert plot.across_tasks(panels, bars, 200) is None
+
+
+def test_where_there_is_no_mean_it_is_said_why(tmp_path):
+    for name in ("a-v0__rsac", "b-v0__sac"):
+        write_run(tmp_path, f"{name}__0", [0, 1])
+    result = call(tmp_path, "--out", tmp_path / "out")
+    assert result.returncode == 0
+    assert "no mean across tasks: no two algorithms share two tasks" in result.stderr
 
 
 # ---- Panels ----

@@ -6,6 +6,8 @@ Everything is checked against stored episodes step by step or against loops writ
 import csv
 import importlib
 import tracemalloc
+from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import probes  # noqa: F401  (registers the environments)
@@ -244,6 +246,33 @@ def test_the_behaviour_network_changes_between_episodes_alone(script):
     assert acts() != before
 
 
+@pytest.mark.parametrize("refresh", ["step", "episode"])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_while_an_episode_is_played_its_weights_change_only_if_asked_to(
+    script, refresh, tmp_path, monkeypatch
+):
+    module, acts = importlib.import_module(script), []
+    act = module.Agent.act
+
+    def spy(self, history, hidden=None, deterministic=False):
+        if not deterministic:
+            parts = hidden if isinstance(hidden, tuple) else [hidden]
+            begins = hidden is None or not any(h.any() for h in parts)
+            acts.append((begins, [p.sum().item() for p in self.behaviour.parameters()]))
+        return act(self, history, hidden, deterministic)
+
+    monkeypatch.setattr(module.Agent, "act", spy)
+    argv = ["--policy-delay", 1] if script == "rtd3" else []
+    run(script, tmp_path, "--total-steps", 80, "--behaviour-refresh", refresh, *argv)
+    learned = acts[12:]  # learning starts at 10
+    changed = [(new[0], new[1] != old[1]) for old, new in pairwise(learned)]
+    at_start = [change for begins, change in changed if begins]
+    within = [change for begins, change in changed if not begins]
+    assert len(at_start) > 5
+    assert all(at_start)
+    assert any(within) == (refresh == "step")
+
+
 # ---- Windows ----
 
 
@@ -288,16 +317,14 @@ def test_windows_are_slices_of_one_stored_episode(script, data):
     history, action, reward, end, mask = buffer.sample(4, length, burn_in, rng)[:5]
     assert len(history) == 4
     steps = history.shape[1] - action.shape[1] - 1
-    starts = {int(history[b, steps, 2]) for b in range(4)}
-    assert len(starts) == 1
-    start = starts.pop()
-    assert steps == min(start, burn_in)
     if length == 0:
-        assert start == 0
+        assert steps == 0
         assert action.shape[1] == mask.sum(dim=1).max()
     else:
         assert action.shape[1] == length
     for b in range(4):
+        start = int(history[b, steps, 2])
+        assert steps == min(start, burn_in)
         e, episode = int(history[b, 0, 0]), int(history[b, 0, 1])
         assert (e, episode) in stored
         assert (history[b, :, :2] == history[b, 0, :2]).all()  # padding, too
@@ -316,6 +343,55 @@ def test_windows_are_slices_of_one_stored_episode(script, data):
                     assert reward[b, j - steps].item() == -value
                     ended = time + 1 == last and value % 2 == 0 and episode < k[e]
                     assert end[b, j - steps].item() == ended
+
+
+LENGTHS = [2] * 12 + [5] * 6 + [30, 40]
+
+
+@pytest.mark.parametrize("burn_in", [0, 7, 50])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_each_window_of_a_batch_lies_around_a_step_drawn_uniformly(script, burn_in):
+    """Whatever the lengths of episodes: not drawn more often for being like the rest of a batch."""
+    module, length, size, rng = importlib.import_module(script), 4, 8, np.random.default_rng(0)
+    expected = Counter()  # (episode, start of the window): over all steps and places around them
+    for episode, end in enumerate(LENGTHS):
+        for t in range(end):
+            for u in range(length):
+                start = min(max(0, t - u), max(0, end - length))
+                expected[episode, start] += 1 / (sum(LENGTHS) * length)
+    buffer, drawn, batches = fill(module, LENGTHS), Counter(), 4000
+    first_rows = np.cumsum([0] + [end + 1 for end in LENGTHS])
+    for _ in range(batches):
+        _, first, start, end = buffer.draw(size, length, burn_in, rng)
+        assert len(set(np.minimum(start, burn_in))) == 1
+        episode = np.searchsorted(first_rows, first)
+        assert (first_rows[episode] == first).all()
+        assert end.tolist() == [LENGTHS[k] for k in episode]
+        drawn.update(zip(episode.tolist(), start.tolist(), strict=True))
+    assert drawn.keys() == expected.keys()
+    for of in (lambda key: LENGTHS[key[0]], lambda key: key[1]):  # by length, by start
+        for group in {of(key) for key in expected}:
+            share = sum(n for key, n in expected.items() if of(key) == group)
+            count = sum(n for key, n in drawn.items() if of(key) == group)
+            # Windows of a batch resemble each other, at worst as if there were one per batch.
+            error = (share * (1 - share) / batches) ** 0.5
+            assert count / (batches * size) == pytest.approx(share, abs=5 * error)
+
+
+def test_whole_episodes_are_drawn_equally_often_however_long():
+    buffer, rng = fill(importlib.import_module("rsac"), LENGTHS), np.random.default_rng(0)
+    ends = np.concatenate([buffer.draw(8, 0, 200, rng)[3] for _ in range(1000)])
+    for end in set(LENGTHS):
+        share = LENGTHS.count(end) / len(LENGTHS)
+        assert np.mean(ends == end) == pytest.approx(share, abs=0.03)
+
+
+def test_windows_beyond_the_burn_in_start_at_times_of_their_own():
+    buffer, rng = fill(importlib.import_module("rsac"), [900]), np.random.default_rng(0)
+    starts = [buffer.draw(16, 10, 50, rng)[2] for _ in range(100)]
+    late = [set(start.tolist()) for start in starts if start[0] > 50]
+    assert len(late) > 80
+    assert np.mean([len(start) for start in late]) > 14  # of 16 from 850
 
 
 @pytest.mark.parametrize("length", [1, 3, 7])
@@ -667,10 +743,10 @@ def test_one_update_on_whole_episodes_equals_loops_over_time(script, monkeypatch
     for name, p in agent.named_parameters():  # targets that differ from what they follow
         if "_target" in name or "bias" in name:
             p.data += 0.3 * torch.randn_like(p)
-    batch = draw_batch(module, [5, 3, 1, 2], size=12)
+    batch = draw_batch(module, [5, 3, 1, 2], size=20)
     assert {int(n) for n in batch[4].sum(dim=1)} == {5, 3, 1, 2}
-    assert 0 < batch[3].sum() < 12
-    noises = [torch.randn(12, 5, ACT, dtype=torch.double) for _ in range(2)]
+    assert 0 < batch[3].sum() < 20
+    noises = [torch.randn(20, 5, ACT, dtype=torch.double) for _ in range(2)]
     weights = {name: p.detach().clone() for name, p in agent.named_parameters()}
     reference = Reference(script, args, weights, batch, noises)
     expected = reference.update()

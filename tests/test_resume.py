@@ -166,7 +166,8 @@ def test_wall_seconds_count_from_process_start_and_go_on_after_a_resume(tmp_path
     argv = tiny("sac", "--run-name", "run", total=50)
     assert run("sac", argv, tmp_path, "late_start", 0.5).code == 0
     folder = tmp_path / "runs" / "run"
-    assert run("sac", ["--resume", folder, "--total-steps", 100], tmp_path, "late_start", 0.5)
+    argv = ["--resume", folder, "--total-steps", 100]
+    assert run("sac", argv, tmp_path, "late_start", 0.5).code == 0
     elapsed = time.perf_counter() - begun
     with open(folder / "progress.csv", newline="") as file:
         seconds = [float(row["wall_seconds"]) for row in csv.DictReader(file)]
@@ -226,5 +227,5 @@ def test_episode_lengths_after_a_resume_are_those_of_the_ring(script, tmp_path):
         fresh = common.checkpoint.RowFiles()
         buffer.files = fresh
         copy.load_state_dict(buffer.state_dict(folder), folder)
-        drawn = [b.draw(8, 0, np.random.default_rng(step)) for b in (buffer, copy)]
+        drawn = [b.draw(8, 3, 0, np.random.default_rng(step)) for b in (buffer, copy)]
         np.testing.assert_array_equal(*drawn)

@@ -372,6 +372,12 @@ def test_a_hidden_state_may_be_a_pair_or_a_tensor(kind, tmp_path):
 # ---- Episodes by number ----
 
 
+@pytest.mark.parametrize("script", ["sac", "rdpg"])
+def test_flat_observations_of_whole_numbers_are_learned_from_as_numbers(script, tmp_path):
+    ended = run(script, tiny(script, env="toy_envs:ToyBytes-v0"), tmp_path)
+    assert ended.code == 0, ended.err
+
+
 def test_an_episode_depends_on_its_number_alone():
     env = make_env("toy_envs:Toy-v0", seed=5)
     firsts = [env.reset()[0] for _ in range(3)]

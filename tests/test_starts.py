@@ -8,11 +8,14 @@ import torch
 from script_runs import RECURRENT, tiny
 
 
-@pytest.mark.parametrize("script", ["sac", "rsac", "rsac_sharing", "conv_sac"])
+@pytest.mark.parametrize(
+    "script", ["sac", "rsac", "rsac_sharing", "rsac_sharing --stored-state", "conv_sac"]
+)
 @pytest.mark.parametrize("num_envs", [1, 2])
 def test_alpha_starts_at_the_mean_size_of_the_rewards_of_the_random_steps(
     script, num_envs, tmp_path, monkeypatch
 ):
+    script, *options = script.split()
     module = importlib.import_module(script)
     rewards, alphas = {}, []  # rewards of each buffer: conv_sac first tries one out
     add, update = module.ReplayBuffer.add, module.update
@@ -30,7 +33,7 @@ def test_alpha_starts_at_the_mean_size_of_the_rewards_of_the_random_steps(
     monkeypatch.setattr(module, "update", watched_update)
     argv = tiny(script, "--log-dir", tmp_path, "--num-envs", num_envs, "--lr", 0, total=30)
     argv += ["--update-every", 2, "--updates-per-step", 1, "--buffer-size", 200]
-    argv = list(map(str, argv))
+    argv = list(map(str, argv + options))
     assert not module.main(module.parse_args(argv))
     assert len(alphas) > 5
     first, mean = alphas[0]

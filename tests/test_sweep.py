@@ -5,6 +5,7 @@ requirements-ray.txt`.
 """
 
 import csv
+import errno
 import os
 import re
 import shlex
@@ -311,6 +312,15 @@ BAD = {
     "an index too high": ([*ONE, "--index", "1"], "--index 1"),
     "a config that is not there": (["--config", "nowhere.txt"], "nowhere.txt"),
     "the same run twice": (["--scripts", FAKE, FAKE, "--env-ids", "pendulum-p-v0"], "twice"),
+    "a seed after --": ([*ONE, "--", "--seed", "7"], "use --seeds of the sweep"),
+    "threads after --": ([*ONE, "--", "--num-threads=4"], "use --threads of the sweep"),
+    "a tag that splits a name": ([*ONE, "--tag", "lr__1"], "--tag lr__1"),
+    "a picture for a config": (["--config", "docs/_static/water_maze.gif"], "is not a text file"),
+    "a typo among the choices": (
+        ["--config", "benchmark/configs/paper.txt", "--env-ids", "pendulum-p-v0", "pendulun-va-v0"],
+        "nothing for pendulun-va-v0",
+    ),
+    "a log folder that is a file": ([*ONE, "--log-dir", "README.md"], "cannot make the folder"),
     "a Ray address without a host": ([*ONE, "--ray", "nonsense:x"], "nonsense:x"),
     "a Ray address where nobody is": ([*ONE, "--ray", "127.0.0.1:1"], "127.0.0.1:1"),
 }
@@ -320,7 +330,7 @@ BAD = {
 def test_bad_input_gives_one_line_within_ten_seconds(what, tmp_path):
     words, expected = BAD[what]
     before = time.monotonic()
-    code, _, err = run(*words, "--log-dir", tmp_path)
+    code, _, err = run("--log-dir", tmp_path, *words)
     # On a machine with more work than cores, everything takes longer.
     assert time.monotonic() - before < 10 * max(1, os.getloadavg()[0] / os.cpu_count())
     assert code == 2
@@ -335,6 +345,86 @@ def test_a_folder_made_with_other_arguments_is_refused(tmp_path):
     code, _, err = run(*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300, "--gain", 2)
     assert code == 2
     assert "--gain 2" in err
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["--gain", 2, "--seconds-per-row", 0], ["--gain", 0, "--seconds-per-row", 2]),
+        (["--gain", 2], []),
+        ([], ["--gain=2"]),
+    ],
+)
+def test_settings_are_compared_by_name_and_value(before, after, tmp_path):
+    words = [*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300]
+    assert run(*words, *before)[0] == 0
+    code, _, err = run(*words, *after)
+    assert code == 2
+    assert "--gain" in err
+    assert run(*words, *before)[0] == 0
+
+
+def test_a_copy_of_a_script_in_another_place_is_another_setting(tmp_path):
+    words = ["--env-ids", "pendulum-p-v0", "--log-dir", tmp_path / "runs"]
+    run("--scripts", FAKE, *words, "--", "--total-steps", 300)
+    copy = tmp_path / "fake_script.py"
+    copy.write_text((ROOT / FAKE).read_text())
+    code, _, err = run("--scripts", copy, *words, "--", "--total-steps", 300)
+    assert code == 2
+    assert str(copy) in err
+
+
+@pytest.mark.parametrize("log", [None, "", "$ python x.py --resume runs/x\n", "\xff\xfe\n"])
+def test_without_its_log_nothing_is_taken_for_the_same(log, tmp_path):
+    words = [*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300]
+    run(*words)
+    (path,) = (tmp_path / "logs").iterdir()
+    path.unlink()
+    if log is not None:
+        path.write_bytes(log.encode("latin-1"))
+    code, _, err = run(*words)
+    assert code == 2
+    assert "does not say how it was made" in err
+
+
+def test_a_config_says_on_which_device(tmp_path):
+    config = tmp_path / "config.txt"
+    config.write_text(f"python {FAKE} --env-id pendulum-p-v0 --device cuda\n")
+    assert "--device cuda" in run("--config", config, "--list")[1]
+    config.write_text(f"python {FAKE} --env-id pendulum-p-v0 --seed 3\n")
+    code, _, err = run("--config", config, "--list")
+    assert code == 2
+    assert "use --seeds of the sweep" in err
+
+
+def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(sweep.fcntl, "flock", refuse)
+    (it,) = sweep.make_runs(parse_args([*ONE, "--log-dir", str(tmp_path)]))
+    with pytest.raises(UserError, match="cannot be locked"):
+        sweep.take(it)
+
+
+def test_the_time_that_an_index_waits_for_a_lock_is_not_that_of_the_run(tmp_path):
+    words = [*ONE, "--log-dir", tmp_path, "--index", 0, "--", "--total-steps", 100]
+    (it,) = sweep.make_runs(parse_args([str(w) for w in words]))
+    (tmp_path / "clock.py").write_text(
+        "import json, os\nfrom pathlib import Path\nfrom common.cli import process_seconds\n"
+        f"Path({str(tmp_path)!r}, 'seconds').write_text(str(process_seconds()))\n"
+    )
+    words = ["--scripts", tmp_path / "clock.py", "--env-ids", "pendulum-p-v0"]
+    (it,) = sweep.make_runs(parse_args([*map(str, words), "--log-dir", str(tmp_path)]))
+    lock = sweep.take(it)
+    path = {"PYTHONPATH": str(ROOT)}
+    process = start(*words, "--log-dir", tmp_path, "--index", 0, env=os.environ | path)
+    time.sleep(4)
+    assert process.poll() is None
+    lock.close()
+    process.communicate(timeout=60)
+    # It started 4 s ago and waited most of them.
+    assert 0 < float((tmp_path / "seconds").read_text()) < 2 * max(1, os.getloadavg()[0] / 2)
 
 
 def test_a_config_line_that_is_no_command_is_named(tmp_path):
@@ -386,6 +476,15 @@ def test_time_to_solve_reports_the_first_evaluation_over_the_threshold(tmp_path)
     code, _, err = run(*task, "--tag", "tagged", module="time_to_solve")
     assert code == 2
     assert "--tag needs --read" in err
+
+
+def test_time_to_solve_never_takes_an_old_run_for_a_new_one(tmp_path):
+    words = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 101, "--seeds", 0]
+    words += ["--keep", tmp_path, "--", "--total-steps", 300]
+    assert run(*words, "--gain", 1, module="time_to_solve")[0] == 0
+    code, _, err = run(*words, "--gain", -5, module="time_to_solve")
+    assert code == 2
+    assert "exists; choose another --keep" in err
 
 
 def test_time_to_solve_counts_seeds_that_never_solve():
@@ -446,6 +545,22 @@ def cluster(monkeypatch):
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     cluster.shutdown()
+
+
+def test_a_sweep_on_ray_that_is_interrupted_saves_and_repeats_nothing(cluster, tmp_path):
+    words = [*ONE, "--seeds", 0, 1, 2, "--log-dir", tmp_path, "--ray", cluster.address]
+    words += ["--", "--total-steps", 2000, "--seconds-per-row", 0.3, "--rows-per-save", 1000]
+    cluster.add_node(num_cpus=2, object_store_memory=100 * 2**20)
+    cluster.wait_for_nodes()
+    process = start(*words)
+    wait_for(lambda: (tmp_path / "trace.txt").exists() and sum(trace(tmp_path).values()) > 3, 90)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert len(list(tmp_path.glob("*/checkpoint.pt"))) == 2, "two ran, and both must have saved"
+    words[words.index("--ray") : words.index("--ray") + 2] = []
+    assert run(*words)[0] == 0
+    assert set(trace(tmp_path).values()) == {1}
 
 
 @pytest.mark.parametrize("script", ["sac"])

@@ -98,6 +98,22 @@ class Spaces(Toy):
             raise RuntimeError("no licence\nfor this simulator")
 
 
+class Bytes(Toy):
+    """The same point in whole numbers from 0 to 255."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.observation_space = Box(0, 255, (3,), np.uint8)
+
+    def reset(self, **kwargs):
+        obs, info = super().reset(**kwargs)
+        return np.uint8(128 + 9 * np.clip(obs, -9, 9)), info
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return np.uint8(128 + 9 * np.clip(obs, -9, 9)), *rest
+
+
 class Noise(Toy):
     """Observations that tell nothing about each other."""
 
@@ -112,6 +128,7 @@ def register(env_id, entry_point=Toy, limit=LIMIT, **kwargs):
 
 register("Toy-v0")
 register("ToyNoise-v0", Noise)
+register("ToyBytes-v0", Bytes)
 register("ToyEndless-v0", limit=None, wrong="endless")
 register("ToyPictures-v0", Pictures)
 WRONG = {"nan": "ToyNan-v0", "inf reward": "ToyInf-v0", "no reward": "ToyNone-v0"}
