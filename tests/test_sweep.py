@@ -1,7 +1,6 @@
 """benchmark.sweep and benchmark.time_to_solve, as processes, on a script without learning.
 
-The last test runs real training on a real Ray cluster and needs `pip install -r
-requirements-ray.txt`.
+Those of Ray start real clusters on this machine.
 """
 
 import csv
