@@ -56,7 +56,7 @@ def load(module):
         if isinstance(error, ImportError) and importlib.util.find_spec(package) is None:
             raise UserError(
                 f"this environment needs the package {package}, which is not installed: "
-                "pip install -r requirements.txt"
+                "pip install -r requirements.txt, with Python 3.10 to 3.12"
             ) from error
         found = " and ".join(f"{name} {version or '-'}" for name, version in versions.items())
         raise UserError(

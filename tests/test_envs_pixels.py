@@ -12,6 +12,7 @@ from common.envs import make_env, register_envs
 from common.errors import UserError
 from envs import dm_control, rendering
 
+pytest.importorskip("dm_control")
 register_envs()
 STACKED = "dmc-cartpole-balance-mdp-img-concat3-v0"
 
