@@ -437,7 +437,7 @@ def update(agent, optimizers, batch, args, delayed_too):
     """One gradient step for the critics; with `delayed_too` for the actor, then the targets.
 
     Features of o_0 .. o_T come from one pass over the window; steps 0..T-1 are learned from and
-    steps 1..T give the next values. Every tensor below but `history` is (B, T, .).
+    steps 1..T give the next values. Features are (B, T + 1, .), all else is (B, T, .).
     """
     history, action, reward, terminated, mask = zero_padding(*batch)
     burn_in = history.shape[1] - action.shape[1] - 1
