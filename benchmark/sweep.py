@@ -45,15 +45,15 @@ except ImportError:  # not on Windows: there, do not start two sweeps in one fol
     fcntl = None
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint.previous.pt")
-# What the sweep itself says to a script, and the option of the sweep that decides it.
+# What the sweep itself says to a script, and what to do instead of saying it.
 OWN = {
-    "--seed": "--seeds",
-    "--env-id": "--env-ids",
-    "--num-threads": "--threads",
-    "--log-dir": "--log-dir",
-    "--run-name": "--tag",
-    "--resume": "the same command again",
-    "--evaluate": "the script itself",
+    "--seed": "use --seeds of the sweep",
+    "--env-id": "use --env-ids of the sweep",
+    "--num-threads": "use --threads of the sweep",
+    "--log-dir": "use --log-dir of the sweep",
+    "--run-name": "use --tag of the sweep",
+    "--resume": "give the same command again",
+    "--evaluate": "run the script itself",
 }
 # What may differ between two commands of one run: where, how long, and on what.
 FREE = ("--log-dir", "--run-name", "--num-threads", "--device", "--total-steps")
@@ -259,7 +259,7 @@ def refuse_own(words, where):
     """UserError if options for a script name what the sweep itself sets."""
     for name in settings(["python", "", *words]):
         if name in OWN:
-            raise UserError(f"{name} {where} would not hold; use {OWN[name]} of the sweep")
+            raise UserError(f"{name} {where} would not hold; {OWN[name]}")
 
 
 def check_same(run):

@@ -373,13 +373,13 @@ def windows():
         cells(ax, 0.3, 3.05 - 0.42 * i, [USED] * length + [PAD] * (16 - length), size=0.3)
     label(ax, 5.3, 2.8, "white: padding, mask = 0\nT = longest episode of the batch", 9)
     label(ax, 0.1, 1.75, "windows: --sequence-length 6", 10, weight="bold")
-    for i, (start, length) in enumerate(((4, 16), (4, 9), (4, 12))):
+    for i, (start, length) in enumerate(((4, 16), (4, 10), (4, 12))):
         colors = [PALE] * start + [USED] * min(6, length - start)
         colors += (
             [PALE] * (length - len(colors)) if length > start + 6 else [PAD] * (start + 6 - length)
         )
         cells(ax, 0.3, 1.15 - 0.42 * i, colors, size=0.3)
-    label(ax, 5.3, 0.9, "blue: steps learned from\nall begin at the same time", 9)
+    label(ax, 5.3, 0.9, "blue: steps learned from\nas many steps before each", 9)
     return figure
 
 
