@@ -144,9 +144,9 @@ def read_rows(path):
     """(environment, controller) -> row of an earlier table, which stays where nothing is new."""
     if not path.exists():
         return {}
-    with open(path, newline="") as file:
-        table = list(csv.reader(file))
-    if table[:1] != [NAMES]:
+    with open(path, newline="", errors="replace") as file:
+        table = [row for row in csv.reader(file) if row]
+    if table[:1] != [NAMES] or any(len(row) != len(NAMES) for row in table):
         raise UserError(f"{path} is not a table of benchmark.baselines; choose another --out")
     return {(row[0], row[1]): row for row in table[1:]}
 

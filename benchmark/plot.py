@@ -143,7 +143,7 @@ def read_baselines(path):
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
                 bars.setdefault(row["env_id"], []).append((row["controller"], float(row["mean"])))
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"--baselines {path} is not a table of benchmark.baselines") from error
     return bars
 
@@ -235,6 +235,7 @@ def across_tasks(panels, bars, resamples):
     Returns tasks, names of algorithms and tasks left out, {label: {"final", "step", "seconds":
     (points, iqm, low, high)}}; "final" has one point, the others are curves.
     """
+    labels = sort_labels({label for panel in panels.values() for label in panel})
     low, high = {}, {}
     for env_id, panel in panels.items():
         first = [run.value[0] for runs in panel.values() for run in runs]
@@ -260,8 +261,7 @@ def across_tasks(panels, bars, resamples):
                 ]
                 scores.append((np.array(value) - low[env_id]) / (high[env_id] - low[env_id]))
             result[label][axis] = (points, *interquartile_mean(scores, resamples))
-    everything = sort_labels({label for panel in panels.values() for label in panel}) + list(low)
-    return covered, [name for name in everything if name not in [*inside, *covered]], result
+    return covered, [x for x in [*labels, *low] if x not in [*inside, *covered]], result
 
 
 def random_score(bars, env_id, default=None):

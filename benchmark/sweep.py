@@ -623,8 +623,7 @@ def main(args):
     )
     if not missing:
         return 0
-    for number_ in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number_, _interrupt)
+    handle_signals()
     try:
         pool = (
             LocalPool([run for _, run in missing], workers)
@@ -633,6 +632,7 @@ def main(args):
         )
     except KeyboardInterrupt:
         return 130
+    handle_signals()  # Ray has set its own
     table, failed, left = Table([run for _, run in missing]), {}, len(missing)
     try:
         while left:
@@ -664,6 +664,12 @@ def main(args):
             for line in last_lines(run.log):
                 print(f"    {line}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def handle_signals():
+    """Ctrl-C and a scheduler's request to end both raise KeyboardInterrupt."""
+    for number_ in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number_, _interrupt)
 
 
 def _interrupt(number_, frame):

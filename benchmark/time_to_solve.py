@@ -56,9 +56,12 @@ def main(args):
     log_dir = Path(args.keep or tempfile.mkdtemp(prefix="time-to-solve-"))
     env_name = file_name(args.env_id)
     algorithm, rows = "-".join(filter(None, [script.stem, args.tag])), []
+    names = {seed: f"{env_name}__{algorithm}__{seed}" for seed in args.seeds}
+    for name in names.values() if args.keep and not args.read else ():
+        if (log_dir / name).exists():
+            raise UserError(f"{log_dir / name} exists; choose another --keep, or --read {log_dir}")
     try:
-        for seed in args.seeds:
-            name = f"{env_name}__{algorithm}__{seed}"
+        for seed, name in names.items():
             result = find(args, name) if args.read else race(args, seed, name, log_dir)
             rows.append([algorithm, args.env_id, seed, args.threshold, *result])
             seconds, step, value = rows[-1][4:]
@@ -103,8 +106,6 @@ def race(args, seed, name, log_dir):
     command = [sys.executable, find_script(args.script), "--env-id", args.env_id]
     command += ["--seed", str(seed), "--log-dir", log_dir, "--run-name", name, *args.options]
     make_folder(log_dir)
-    if (log_dir / name).exists():
-        raise UserError(f"{log_dir / name} exists; choose another --keep, or --read {log_dir}")
     log_path, curve, solved = log_dir / f"{name}.log", None, False
     with open(log_path, "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)

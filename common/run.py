@@ -402,8 +402,12 @@ class Run:
 
     def _flush_csv(self):
         """To the disk: a checkpoint must not outlive the rows before it, should the power fail."""
-        with contextlib.suppress(FileNotFoundError), open(self.folder / "progress.csv") as file:
-            os.fsync(file.fileno())
+        path = self.folder / "progress.csv"
+        try:
+            with contextlib.suppress(FileNotFoundError), open(path) as file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror}") from error
 
     def _cut_progress(self, global_step):
         """Drops rows written after the checkpoint: they will be written again, equal.

@@ -490,3 +490,19 @@ def test_a_bar_far_from_the_curves_is_named_and_does_not_squeeze_them(tmp_path):
     places = {text.get_text(): text.xy[1] for text in axes.texts}
     assert list(places) == ["near", "below: -43", "above: 50"]
     assert low <= places["below: -43"] < places["near"] < places["above: 50"] <= high
+
+
+def test_baselines_of_one_environment_leave_the_others_in_the_table(tmp_path):
+    path = tmp_path / "baselines.csv"
+    before = "env_id,controller,mean,std,success_rate,episodes\ne-v0,zero,1,0,,100\n"
+    path.write_text(before + "pendulum-v0,zero,5,0,,100\n\n")
+    argv = ["--env-ids", "pendulum-v0", "--episodes", "2", "--out", str(path)]
+    baselines.main(baselines.parse_args(argv))
+    assert path.read_text().startswith(before)
+    bars = plot.read_baselines(path)
+    assert bars["e-v0"] == [("zero", 1.0)]
+    assert [name for name, _ in bars["pendulum-v0"]] == ["zero", "random"]
+    assert dict(bars["pendulum-v0"])["zero"] < -500
+    path.write_bytes(b"\xff\xfe,\n1")
+    with pytest.raises(UserError, match="not a table"):
+        baselines.main(baselines.parse_args(argv))

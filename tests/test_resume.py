@@ -108,6 +108,51 @@ def test_a_signal_saves_and_ends_the_run(script, number, code, tmp_path):
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize("tail", [b"75,44", b"\0" * 40])
+def test_a_row_that_was_cut_off_while_it_was_written_is_written_again(tail, tmp_path):
+    whole = train("sac", tiny("sac", total=100), tmp_path, "whole")
+    folder = train("sac", tiny("sac", total=50), tmp_path)
+    with open(folder / "progress.csv", "ab") as file:
+        file.write(tail)
+    ended = run("sac", ["--resume", folder, "--total-steps", 100], tmp_path)
+    assert ended.code == 0, ended.err
+    assert_same_run(whole, folder)
+
+
+def test_a_run_whose_rows_were_lost_goes_on_with_a_header(tmp_path):
+    folder = train("sac", tiny("sac", total=50), tmp_path)
+    (folder / "progress.csv").write_text("")
+    ended = run("sac", ["--resume", folder, "--total-steps", 100], tmp_path)
+    assert ended.code == 0, ended.err
+    assert [row["global_step"] for row in progress(folder)] == ["75", "100"]
+
+
+def test_the_rows_are_on_the_disk_before_the_checkpoint_that_follows_them(tmp_path, monkeypatch):
+    order = []
+
+    def watched(descriptor):
+        order.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    module = importlib.import_module("sac")
+    argv = tiny("sac", "--log-dir", tmp_path, "--run-name", "run")
+    assert not module.main(module.parse_args([str(word) for word in argv]))
+    saved = [k for k, name in enumerate(order) if "checkpoint" in name]
+    rows = [k for k, name in enumerate(order) if name == "progress.csv"]
+    assert len(saved) == len(rows) == 4  # every 20 of 60 steps, and at the end
+    assert all(row < save for row, save in zip(rows, saved, strict=True))
+
+
+def test_an_argument_that_is_newer_than_the_run_is_named(tmp_path):
+    folder = train("sac", tiny("sac", total=50), tmp_path)
+    state = load_checkpoint(folder, "sac")
+    del state["args"]["lr_schedule"]
+    common.checkpoint.save_checkpoint(folder, state)
+    ended = run("sac", ["--resume", folder, "--total-steps", 100], tmp_path)
+    assert ended.code == 0, ended.err
+    assert "--lr-schedule is newer than this run; it goes on with constant" in ended.err
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
     log, shown = tmp_path / "log", tmp_path / "log.err"
     argv = tiny("sac", "--log-dir", tmp_path / "runs")

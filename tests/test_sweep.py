@@ -407,8 +407,6 @@ def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
 
 
 def test_the_time_that_an_index_waits_for_a_lock_is_not_that_of_the_run(tmp_path):
-    words = [*ONE, "--log-dir", tmp_path, "--index", 0, "--", "--total-steps", 100]
-    (it,) = sweep.make_runs(parse_args([str(w) for w in words]))
     (tmp_path / "clock.py").write_text(
         "import json, os\nfrom pathlib import Path\nfrom common.cli import process_seconds\n"
         f"Path({str(tmp_path)!r}, 'seconds').write_text(str(process_seconds()))\n"
@@ -546,14 +544,15 @@ def cluster(monkeypatch):
     cluster.shutdown()
 
 
-def test_a_sweep_on_ray_that_is_interrupted_saves_and_repeats_nothing(cluster, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_sweep_on_ray_that_is_stopped_saves_and_repeats_nothing(cluster, tmp_path, number):
     words = [*ONE, "--seeds", 0, 1, 2, "--log-dir", tmp_path, "--ray", cluster.address]
     words += ["--", "--total-steps", 2000, "--seconds-per-row", 0.3, "--rows-per-save", 1000]
     cluster.add_node(num_cpus=2, object_store_memory=100 * 2**20)
     cluster.wait_for_nodes()
     process = start(*words)
-    wait_for(lambda: (tmp_path / "trace.txt").exists() and sum(trace(tmp_path).values()) > 3, 90)
-    process.send_signal(signal.SIGINT)
+    wait_for(lambda: sum(len(found) > 1 for found in steps(tmp_path).values()) == 2, 90)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert len(list(tmp_path.glob("*/checkpoint.pt"))) == 2, "two ran, and both must have saved"
