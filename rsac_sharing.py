@@ -150,7 +150,7 @@ class ReplayBuffer:
         """
         capacity, drawn = self.t.shape[1], np.zeros((4, 0), np.int64)
         while drawn.shape[1] < size:
-            env = rng.integers(self.num_envs, size=4096)
+            env = rng.integers(self.num_envs, size=4096)  # many, as few will be alike
             oldest = np.maximum(0, self.next_row + 1 - capacity)[env]
             row = rng.integers(oldest, self.next_row[env])
             t = self.t[env, row % capacity]
