@@ -404,7 +404,7 @@ class Run:
         """To the disk: a checkpoint must not outlive the rows before it, should the power fail."""
         path = self.folder / "progress.csv"
         try:
-            with contextlib.suppress(FileNotFoundError), open(path) as file:
+            with contextlib.suppress(FileNotFoundError), open(path, "r+b") as file:
                 os.fsync(file.fileno())
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror}") from error

@@ -145,7 +145,7 @@ def run_folder(tmp_path):
     return next((tmp_path / "runs").iterdir())
 
 
-@pytest.mark.parametrize("flushes", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("flushes", [0, 1, 2, 3, 4, 5])
 def test_a_full_disk_ends_the_run_and_keeps_what_is_there(flushes, tmp_path):
     whole = train("sac", tiny("sac"), tmp_path / "whole")
     ended = run("sac", tiny("sac"), tmp_path, "full_disk", flushes)
@@ -153,7 +153,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_is_there(flushes, tmp_path):
     assert "No space left on device" in last_line(ended)
     folder = run_folder(tmp_path)
     assert not list(folder.rglob(".*tmp"))
-    if flushes >= 3:  # arguments, replay memory, checkpoint
+    if flushes >= 4:  # arguments, replay memory, rows, checkpoint
         assert run("sac", ["--resume", folder], tmp_path).code == 0
         assert progress(folder) == progress(whole)
 
