@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import importlib.util
 import os
 import platform
 import subprocess
@@ -41,6 +42,12 @@ def make_folder(path):
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+
+
+def check_package(name):
+    """UserError if a package is not installed that only tests and comparisons need."""
+    if importlib.util.find_spec(name) is None:
+        raise UserError(f"this needs {name}: pip install -r requirements-dev.txt")
 
 
 def check_env_id(env_id):
@@ -112,11 +119,14 @@ def machine():
         ]
         cpu = names[0] if names else cpu
     describe = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=False)
+    try:
+        commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    except OSError:  # no git here
+        commit = ""
     python, torch = platform.python_version(), version("torch")
     return (
         f"{cpu}, {usable_cores()} cores, Python {python}, torch {torch}, "
-        f"commit {commit.stdout.strip() or 'unknown'}"
+        f"commit {commit or 'unknown'}"
     )
 
 

@@ -21,7 +21,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import check_env_id, final_return, find_script, machine, read_curve
+from benchmark import (
+    check_env_id,
+    check_package,
+    final_return,
+    find_script,
+    machine,
+    read_curve,
+)
 from common.cli import Parser, file_name, integer, run_cli
 from common.errors import RunError
 
@@ -44,6 +51,7 @@ def parse_args(argv=None):
 
 def main(args):
     check_env_id(args.env_id)
+    check_package("stable_baselines3")
     print(machine())
     results = {}
     for script in args.scripts:

@@ -19,16 +19,18 @@ from pathlib import Path
 import numpy as np
 
 import envs
-from benchmark import COLUMNS, RECURRENT, final_return, make_folder, read_curve
-from common.cli import Parser, integer, run_cli
+from benchmark import COLUMNS, final_return, make_folder, read_curve
+from common.cli import Parser, file_name, integer, run_cli
 from common.errors import UserError
 
 SCRIPTS = ("rsac", "rsac_sharing", "rtd3", "rdpg", "sac", "td3", "ddpg", "conv_sac")
+MEMORYLESS = ("sac", "td3", "ddpg")  # on the full state they bound what a memory can reach
 # Okabe & Ito's colours for the colour-blind, without the yellow that is too light for a line. Lines
 # differ in dashes and markers, too, so that they can be told apart in black and white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
 MARKERS = "osD^vPX*"
+BASELINES = "docs/results/baselines.csv"
 POINTS = 41  # of the curves across tasks
 
 
@@ -41,7 +43,7 @@ def parse_args(argv=None):
     add("--env-ids", nargs="+", metavar="ID", help="only these environments")
     add("--algorithms", nargs="+", metavar="NAME", help="only these, in this order")
     add("--partial", action="store_true", help="also runs that are shorter than their siblings")
-    add("--baselines", default="docs/results/baselines.csv", metavar="FILE", help="bars, or none")
+    add("--baselines", default=BASELINES, metavar="FILE", help="bars, or none")
     add("--iqm", action=BooleanOptionalAction, default=True, help="also a mean across tasks")
     add("--summary", action="store_true", help="a table with one row per environment")
     add("--collect", metavar="DIR", help="no plot: copy the curves there, rounded, one file a run")
@@ -136,14 +138,15 @@ def collect(runs, folder):
 
 def read_baselines(path):
     """Environment -> list of (name, mean return), from a file that benchmark.baselines wrote."""
-    if not Path(path).exists():
+    if path == "none" or (path == BASELINES and not Path(path).exists()):
         return {}
     bars = {}
     try:
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
-                bars.setdefault(row["env_id"], []).append((row["controller"], float(row["mean"])))
-    except (OSError, KeyError, ValueError, TypeError) as error:
+                bar = row["controller"], float(row["mean"])
+                bars.setdefault(file_name(row["env_id"]), []).append(bar)
+    except (KeyError, ValueError, TypeError) as error:
         raise UserError(f"--baselines {path} is not a table of benchmark.baselines") from error
     return bars
 
@@ -164,7 +167,7 @@ def make_panels(runs):
         stacked = re.fullmatch(r"(.*)-concat(\d+)(-v\d+)", run.env_id)
         if stacked and stacked[1] + stacked[3] in plain:
             places = [(stacked[1] + stacked[3], f"{run.algorithm}, {stacked[2]} frames")]
-        bounded = () if run.algorithm.split("-")[0] in RECURRENT else plain
+        bounded = plain if run.algorithm.split("-")[0] in MEMORYLESS else ()
         for env_id in bounded:
             info = envs.find(env_id)
             if info and info.oracle == run.env_id != env_id:
@@ -227,13 +230,19 @@ def held(run, at, axis):
     return run.value[np.maximum(index, 0)]
 
 
+def mean_over_time(run, until):
+    """Mean return over the first `until` seconds of a run, each evaluation held until the next."""
+    return held(run, np.linspace(0, until, 1000, endpoint=False), "seconds").mean()
+
+
 def across_tasks(panels, bars, resamples):
     """Interquartile mean (IQM) across tasks: what to draw, or None where it says nothing.
 
     Scores: 0 is random actions (the first evaluation where they were not measured), 1 the best
     final mean on the task. Tasks on which no final mean is above 0 say nothing and are left out.
-    Returns tasks, names of algorithms and tasks left out, {label: {"final", "step", "seconds":
-    (points, iqm, low, high)}}; "final" has one point, the others are curves.
+    Returns tasks, names of algorithms and tasks left out, {label: {"final", "minutes", "step",
+    "seconds": (points, iqm, low, high)}}. "step" and "seconds" are curves; of "final" and of
+    "minutes", the mean over the time in which all runs of a task still ran, there is one value.
     """
     labels = sort_labels({label for panel in panels.values() for label in panel})
     low, high = {}, {}
@@ -247,20 +256,27 @@ def across_tasks(panels, bars, resamples):
         return None
     members = {label: [panels[env_id][label] for env_id in covered] for label in inside}
     end = max(run.seconds[-1] for runs in members.values() for r in runs for run in r)
+    shortest = [
+        min(run.seconds[-1] for label in inside for run in panels[env_id][label])
+        for env_id in covered
+    ]
     result = {label: {} for label in inside}
-    for axis in ("final", "step", "seconds"):
-        points = np.linspace(0, end if axis == "seconds" else 1, 1 if axis == "final" else POINTS)
+    for part in ("final", "minutes", "step", "seconds"):
+        points = np.linspace(0, end if part == "seconds" else 1, POINTS)
         for label, by_task in members.items():
             scores = []  # of each task, (seeds, points)
-            for env_id, runs in zip(covered, by_task, strict=True):
-                value = [
-                    [run.final()]
-                    if axis == "final"
-                    else held(run, points * (run.step[-1] if axis == "step" else 1), axis)
-                    for run in runs
-                ]
+            for env_id, runs, until in zip(covered, by_task, shortest, strict=True):
+                if part == "final":
+                    value = [[run.final()] for run in runs]
+                elif part == "minutes":
+                    value = [[mean_over_time(run, until)] for run in runs]
+                else:
+                    value = [
+                        held(run, points * (run.step[-1] if part == "step" else 1), part)
+                        for run in runs
+                    ]
                 scores.append((np.array(value) - low[env_id]) / (high[env_id] - low[env_id]))
-            result[label][axis] = (points, *interquartile_mean(scores, resamples))
+            result[label][part] = (points, *interquartile_mean(scores, resamples))
     return covered, [x for x in [*labels, *low] if x not in [*inside, *covered]], result
 
 
@@ -451,16 +467,19 @@ def make_table(panels, styles, bars, iqm, resamples):
     text += "Interval: bootstrap over seeds; std: between seeds. Minutes: from process start.\n"
     if iqm:
         tasks, _, result = iqm
-        rows = [
-            [label, f"{mean[0]:.3f}", "-" if np.isnan(low[0]) else f"{low[0]:.3f} to {high[0]:.3f}"]
-            for label, (_, mean, low, high) in ((k, v["final"]) for k, v in result.items())
-        ]
+        rows = []
+        for label, parts in result.items():
+            rows.append([label])
+            for _, (mean,), (low,), (high,) in (parts["final"], parts["minutes"]):
+                rows[-1] += [f"{mean:.3f}", "-" if np.isnan(low) else f"{low:.3f} to {high:.3f}"]
         zero = "random actions"
         if any(random_score(bars, env_id) is None for env_id in tasks):
             zero += " or, where they were not measured, the first evaluation"
-        text += f"\nInterquartile mean of the final score over {', '.join(tasks)} "
-        text += f"(0: {zero}, 1: the best final mean on the task):\n\n"
-        text += markdown(["algorithm", "IQM", "95 % interval"], rows)
+        text += f"\nInterquartile mean over {', '.join(tasks)} "
+        text += f"(0: {zero}, 1: the best final mean on the task) of the final score and of the "
+        text += "score's mean over the minutes that the shortest run of the task took:\n\n"
+        head = ["algorithm", "final score", "95 % interval"]
+        text += markdown([*head, "mean over minutes", "95 % interval"], rows)
     return text
 
 
@@ -493,8 +512,12 @@ def main(args):
         print(f"skipped {path}: {reason}", file=sys.stderr)
 
     runs = read_runs(args.paths, skip)
-    runs = [run for run in runs if not args.env_ids or run.env_id in args.env_ids]
-    runs = [run for run in runs if not args.algorithms or run.algorithm in args.algorithms]
+    for given, name in ((args.env_ids, "env_id"), (args.algorithms, "algorithm")):
+        if given:
+            wanted = set(map(file_name, given))
+            for missing in sorted(wanted - {getattr(run, name) for run in runs}):
+                print(f"no run of {missing}", file=sys.stderr)
+            runs = [run for run in runs if getattr(run, name) in wanted]
     runs = drop_repeated(runs, skip)
     runs = runs if args.partial else drop_partial(runs, skip)
     if not runs:
@@ -515,6 +538,8 @@ def main(args):
             file=sys.stderr,
         )
     out = Path(args.out)
+    if not out.name:
+        raise UserError(f"--out {args.out} has no file name; try {args.out}/curves")
     make_folder(out.parent)
     import matplotlib as mpl
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a 
 
 import numpy as np
 
-from benchmark import make_folder
+from benchmark import check_package, make_folder
 from common.cli import Parser, file_name, integer, process_seconds, run_cli
 from common.errors import UserError
 
@@ -37,6 +37,7 @@ def parse_args(argv=None):
 
 
 def main(args):
+    check_package("sb3_contrib")
     import torch
     from sb3_contrib import RecurrentPPO
     from stable_baselines3.common.callbacks import BaseCallback

@@ -35,7 +35,7 @@ import time
 
 import numpy as np
 
-from benchmark import RECURRENT, machine
+from benchmark import RECURRENT, check_package, machine
 from benchmark.compare_sb3 import SCRIPTS, make_sb3
 from common.cli import Parser, integer, run_cli
 
@@ -410,6 +410,8 @@ def fill(learner, capacity, num_steps):
 def main(args):
     from common.run import keep_freed_memory
 
+    if not args.growth and not args.compile and not set(args.scripts) <= set(RECURRENT):
+        check_package("stable_baselines3")
     for script in args.scripts:
         prepare(script, args)[2].close()  # what is wrong with an argument is said here
     if args.keep_freed != "nobody":

@@ -86,9 +86,17 @@ def parse_args(argv=None):
     args.options, args.argv = argv[cut + 1 :], argv
     if not args.config and not (args.scripts and args.env_ids):
         parser.error("nothing to run: give --scripts and --env-ids, or --config")
-    if re.search("__|[/:]", args.tag or ""):
-        parser.error(f"--tag {args.tag}: it becomes part of a file name, without '__', '/' and ':'")
+    try:
+        check_tag(args.tag or "", "--tag")
+    except UserError as error:
+        parser.error(str(error))
     return args
+
+
+def check_tag(tag, where):
+    """UserError if a tag would break the name of a run folder, <env>__<script>-<tag>__<seed>."""
+    if re.search("__|[/:]", tag):
+        raise UserError(f"{where} {tag}: it becomes part of a file name, without '__', '/' and ':'")
 
 
 # ---- 1. What to run ----
@@ -140,7 +148,7 @@ class Run:
             return self.total_steps
         try:
             return int(json.loads((self.folder / "args.json").read_text())["total_steps"])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def curve(self):
@@ -215,12 +223,15 @@ def read_config(path):
         raise UserError(f"--config {path} is not a text file") from error
     variables, commands = {}, []
     for line in text.replace("\\\n", " ").splitlines():
+        if line.lstrip().startswith("#"):
+            continue
         try:
             words = shlex.split(string.Template(line).substitute(variables), comments=True)
         except (ValueError, KeyError) as error:
             raise UserError(f"{path}: cannot read the line '{line}': {error}") from error
         if len(words) == 1 and "=" in words[0]:
             name, variables[name] = words[0].split("=", 1)[0], words[0].split("=", 1)[1]
+            check_tag(variables.get("TAG", ""), f"{path}: TAG")
         elif words[:1] == ["python"] and len(words) > 1:
             known, rest = split_options(words[2:])
             if not known.env_id:

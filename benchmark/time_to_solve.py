@@ -97,7 +97,10 @@ def find(args, name):
     folder = Path(args.read)
     for path in (folder / name / "progress.csv", folder / f"{name}.csv"):
         if path.exists():
-            return solution(read_curve(path), args.threshold)
+            try:
+                return solution(read_curve(path), args.threshold)
+            except ValueError as error:
+                raise UserError(f"{path} is damaged: {error}") from error
     raise UserError(f"there is no run {name} in {folder}")
 
 

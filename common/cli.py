@@ -113,13 +113,22 @@ def _number(kind, low, high, convert):
 def run_cli(main, *args):
     """Calls main(*args) and exits: 0 (or what main returns), 2 on UserError, 1 on RunError.
 
-    Ctrl-C outside the training loop, or typed twice, ends with 130 and no traceback.
+    A file that cannot be read or written gives 2, in a run 1. Ctrl-C outside the training loop, or
+    typed twice, ends with 130. Always one line and no traceback.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        sys.exit(main(*args))
+        code = main(*args)
+        sys.stdout.flush()
+        sys.exit(code)
     except (UserError, RunError) as error:
         words, code = str(error), 2 if isinstance(error, UserError) else 1
+    except BrokenPipeError:  # of `| head`, which has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        words, code = f"{place}{error.strerror or error}", 1 if closing else 2
     except KeyboardInterrupt:
         words, code = "interrupted", 130
     words = "; ".join([words, *(close() for close in closing)])

@@ -57,8 +57,12 @@ def make_env(env_id, seed=0, render_mode=None, num_envs=1):
     except gym.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is not here: {error}") from error
     except ImportError as error:
-        hint = f"pip install {error.name}" if error.name else "see the README's install section"
-        raise UserError(f"{env_id} cannot be imported ({error}); try: {hint}") from error
+        hint = (
+            f"try: pip install {error.name}" if error.name else "see the README's install section"
+        )
+        if module and error.name == module.split(".")[0]:  # no advice to install a stranger's
+            hint = f"is {error.name} a module in this folder, or on PYTHONPATH?"
+        raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
     except gym.error.Error as error:
         register_envs()
         near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)

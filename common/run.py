@@ -335,10 +335,11 @@ class Run:
         """Closes all files, says where the results are, returns the exit code."""
         self._close()
         rows = read_progress(self.folder / "progress.csv")
+        program = f"python {shlex.quote(sys.argv[0])}"
         if self.stopped_by:
             name = signal.Signals(self.stopped_by).name
             folder = shlex.quote(str(self.folder))
-            print(f"stopped by {name}; go on with: python {self.script}.py --resume {folder}")
+            print(f"stopped by {name}; go on with: {program} --resume {folder}")
         elif rows:
             mean, std = rows[-1]["eval_return_mean"], rows[-1]["eval_return_std"]
             step = int(rows[-1]["global_step"])
@@ -347,7 +348,7 @@ class Run:
             )
         path = shlex.quote(str(self.folder / NAME))
         print(f"curves:  tensorboard --logdir {shlex.quote(str(self.folder.parent))}")
-        print(f"policy:  python {self.script}.py --evaluate {path} --video")
+        print(f"policy:  {program} --evaluate {path} --video")
         return 128 + self.stopped_by if self.stopped_by else 0
 
     # ---- Details ----

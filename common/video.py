@@ -140,7 +140,11 @@ def main(args):
         film = imageio.get_reader(args.source)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {args.source}: {str(error).splitlines()[0]}") from error
-    writer = FilmWriter(args.target, film.get_meta_data()["fps"] / args.every)
+    if Path(args.target).suffix not in (".gif", ".mp4"):
+        raise UserError(f"{args.target} must end in .gif or .mp4")
+    data = film.get_meta_data()
+    fps = data["fps"] if "fps" in data else 1000 / data["duration"]  # of a GIF [ms]
+    writer = FilmWriter(args.target, fps / args.every)
     for k, frame in enumerate(film):
         if k % args.every == 0:
             writer.add(frame)

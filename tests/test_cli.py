@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from script_runs import RECURRENT, ROOT, SCRIPTS, env_id, run, tiny, train
 
@@ -186,6 +187,34 @@ def test_a_real_process_answers_alike(script, text, tmp_path):
     assert_one_line(ended.stderr, script, "")
     assert ended.stdout == ""
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    words = f"{sys.executable} -m envs pendulum-v0 | true"
+    ended = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ended.stderr == ""
+
+
+def test_a_module_of_ones_own_is_looked_for_here_not_on_a_package_index(tmp_path):
+    ended = call("rsac.py", "--env-id", "my_tasks:Mine-v0", "--log-dir", tmp_path)
+    assert ended.returncode == 2
+    assert "is my_tasks a module in this folder, or on PYTHONPATH?" in ended.stderr
+    assert "pip install" not in ended.stderr
+
+
+@pytest.mark.parametrize("target", ["film.png", "film"])
+def test_a_film_is_copied_to_a_film(target, tmp_path):
+    import imageio.v2 as imageio
+
+    frames = [np.full((16, 16, 3), k, np.uint8) for k in (0, 120, 240)]
+    imageio.mimsave(tmp_path / "film.gif", frames, duration=100)
+    ended = call("-m", "common.video", tmp_path / "film.gif", tmp_path / target)
+    assert ended.returncode == 2
+    assert_one_line(ended.stderr, "video", f"{target} must end in .gif or .mp4")
+    ended = call("-m", "common.video", tmp_path / "film.gif", tmp_path / "copy.mp4")
+    assert ended.returncode == 0, ended.stderr
+    film = imageio.get_reader(tmp_path / "copy.mp4")
+    assert film.get_meta_data()["fps"] == 10
 
 
 # ---- What conflicts with a saved run ----

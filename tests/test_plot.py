@@ -116,6 +116,9 @@ BAD = {
     "another table": (["--baselines", "docs/results/curves/pendulum-p-v0__rsac__0.csv"], "table"),
     "a folder below a file": (["--out", "README.md/curves"], "cannot make the folder README.md"),
     "a folder that is a file": (["--collect", "README.md"], "cannot make the folder README.md"),
+    "a folder without a name for files": (["--out", "."], "--out . has no file name"),
+    "a folder that cannot be written in": (["--collect", "/proc"], "/proc/pendulum-p-v0__rsac"),
+    "baselines that are not there": (["--baselines", "bars.csv"], "bars.csv: No such file"),
 }
 
 
@@ -221,7 +224,21 @@ def test_scores_are_0_for_random_actions_and_1_for_the_best(tmp_path):
     assert result["rsac"]["final"][1][0] == 1
     assert result["sac"]["final"][1][0] == pytest.approx((-25 + 100) / (50 + 100))
     table = plot.make_table(panels, {"rsac": None, "sac": None}, bars, (tasks, [], result), 200)
-    assert table.splitlines()[-2:] == ["| rsac | 1.000 | - |", "| sac | 0.500 | - |"]  # one seed
+    rows = ["| rsac | 1.000 | - | 0.333 | - |", "| sac | 0.500 | - | 0.333 | - |"]  # one seed
+    assert table.splitlines()[-2:] == rows
+
+
+def test_the_mean_over_minutes_ends_with_the_shortest_run_of_the_task(tmp_path):
+    for env in ("a-v0", "b-v0"):  # an evaluation every 2 s
+        write_run(tmp_path, f"{env}__rsac__0", [0, 8, 8, 8, 8])
+        write_run(tmp_path, f"{env}__sac__0", [0, 0, 0, 6, 10])
+        write_run(tmp_path, f"{env}__td3__0", [0, 4, 6, 6])  # over after 6 s
+    bars = {f"{env}-v0": [("random", 0.0)] for env in "ab"}
+    _, _, result = plot.across_tasks(plot.make_panels(read(tmp_path)[0]), bars, 200)
+    mean = {label: parts["minutes"][1][0] for label, parts in result.items()}
+    assert mean["rsac"] == pytest.approx((0 + 8 + 8) / 3 / 10, abs=1e-3)  # of 1,000 points
+    assert mean["td3"] == pytest.approx((0 + 4 + 6) / 3 / 10, abs=1e-3)
+    assert mean["sac"] == 0, "it is best in the end, which is later"
 
 
 def test_an_algorithm_that_lacks_a_task_is_left_out_of_the_mean(tmp_path):
@@ -257,7 +274,7 @@ def test_which_tasks_are_taken_does_not_depend_on_the_order_of_a_set(tmp_path, s
     words = [sys.executable, "-m", "benchmark.plot", *map(str, words)]
     env = os.environ | {"PYTHONHASHSEED": str(seed)}
     result = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-    assert "final score over a-v0, b-v0 (0" in result.stdout
+    assert "Interquartile mean over a-v0, b-v0 (0" in result.stdout
     assert "not in the mean over 2 tasks: sac, td3, c-v0, d-v0" in result.stderr
 
 
@@ -293,6 +310,27 @@ def test_stacked_frames_and_the_full_state_are_drawn_beside_the_task(tmp_path):
     panels = plot.make_panels(read(tmp_path)[0])
     assert set(panels["pendulum-p-v0"]) == {"rsac", "sac, 5 frames", "sac, full state"}
     assert set(panels["pendulum-v0"]) == {"sac", "rsac"}, "a memory is no bound for a memory"
+
+
+def test_an_algorithm_of_ones_own_is_no_bound(tmp_path):
+    for env in ("pendulum-p-v0", "pendulum-v0"):
+        for algorithm in ("rsac_huber", "recurrent_ppo", "sac-alpha-1"):
+            write_run(tmp_path, f"{env}__{algorithm}__0", [0, 1])
+    panel = plot.make_panels(read(tmp_path)[0])["pendulum-p-v0"]
+    assert set(panel) == {"rsac_huber", "recurrent_ppo", "sac-alpha-1", "sac-alpha-1, full state"}
+
+
+def test_environments_are_asked_for_as_they_are_typed_elsewhere(tmp_path):
+    write_run(tmp_path / "runs", "mine_Task-v0__rsac__0", [0, 1])
+    write_run(tmp_path / "runs", "pendulum-p-v0__rsac__0", [0, 1])
+    bars = tmp_path / "bars.csv"
+    bars.write_text("env_id,controller,mean\nmine:Task-v0,random,0.5\n")
+    words = ["--env-ids", "mine:Task-v0", "pendulum-v-v0", "--out", tmp_path / "out"]
+    result = call(tmp_path / "runs", *words, "--baselines", bars)
+    assert "| mine_Task-v0 | rsac |" in result.stdout
+    assert "| mine_Task-v0 | *random* | 0.5 |" in result.stdout
+    assert "pendulum-p-v0" not in result.stdout
+    assert result.stderr == "no run of pendulum-v-v0\n"
 
 
 def test_no_two_lines_look_alike_in_black_and_white():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmark import speed
+from common.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 SMALL = ["--learning-starts", "30", "--batch-size", "4", "--hidden-dims", "8"]
@@ -74,6 +75,14 @@ BAD = {
     "an environment after --": (["--", "--env-id", "pendulum-v0"], "before --"),
     "a compiled recurrent script": (["--scripts", "rsac", "--compile"], "ddpg, td3, sac"),
 }
+
+
+def test_what_a_comparison_needs_is_said_before_anything_runs(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    args = arguments("sac")
+    args.growth, args.keep_freed = False, "ours"
+    with pytest.raises(UserError, match="stable_baselines3: pip install"):
+        speed.main(args)
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -241,7 +241,7 @@ def test_an_index_that_is_terminated_saves_and_goes_on(tmp_path):
 def test_a_config_is_read_as_the_shell_reads_it(tmp_path):
     config = tmp_path / "config.txt"
     config.write_text(
-        '# a comment\nTAG=small\nA="--lr 1e-3 --gamma 0.9"\nB="$A --tau 0.1"\n\n'
+        '# a comment of $5\nTAG=small\nA="--lr 1e-3 --gamma 0.9"\nB="$A --tau 0.1"\n\n'
         "python echo.py --env-id pendulum-p-v0 $B \\\n    --total-steps 1_000  # and why\n"
         "TAG=other\npython echo.py --env-id pendulum-va-v0\n"
     )
@@ -431,6 +431,14 @@ def test_a_config_line_that_is_no_command_is_named(tmp_path):
         read_config(config)
 
 
+@pytest.mark.parametrize("tag", ["a__b", "lr/2"])
+def test_a_tag_of_a_config_that_breaks_a_name_is_refused(tag, tmp_path):
+    config = tmp_path / "config.txt"
+    config.write_text(f"TAG={tag}\npython rsac.py --env-id pendulum-p-v0\n")
+    with pytest.raises(UserError, match=f"TAG {tag}: it becomes part of a file name"):
+        read_config(config)
+
+
 # ---- Small parts ----
 
 
@@ -482,6 +490,16 @@ def test_time_to_solve_never_takes_an_old_run_for_a_new_one(tmp_path):
     code, _, err = run(*words, "--gain", -5, module="time_to_solve")
     assert code == 2
     assert "exists; choose another --keep" in err
+
+
+def test_time_to_solve_names_a_damaged_curve(tmp_path):
+    path = tmp_path / "pendulum-p-v0__rsac__0.csv"
+    path.write_text("global_step,wall_seconds,eval_return_mean\n0,1,-9\n0,2,-9\n")
+    words = ["--script", "rsac", "--env-id", "pendulum-p-v0", "--threshold", -200, "--seeds", 0]
+    code, _, err = run(*words, "--read", tmp_path, module="time_to_solve")
+    assert code == 2
+    assert f"{path} is damaged: line 3" in err
+    assert "Traceback" not in err
 
 
 def test_time_to_solve_counts_seeds_that_never_solve():
