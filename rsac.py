@@ -40,7 +40,7 @@ def parse_args(argv=None):
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random before [env steps]")
     add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
-    add("--updates-per-step", type=number(0), default=0.75, help="mean number per env step")
+    add("--updates-per-step", type=number(0), default=0.5, help="mean number per env step")
     add("--batch-size", type=integer(1), default=16, help="B [windows]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps]")
 
