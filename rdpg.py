@@ -25,7 +25,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     add = parser.add_argument_group("run").add_argument
     add("--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours")
-    add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of everything random")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
     add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
     add("--num-threads", type=integer(1), default=1, help="of PyTorch on the cpu")
@@ -40,7 +40,7 @@ def parse_args(argv=None):
     add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
     add("--updates-per-step", type=number(0), default=0.5, help="mean number per env step")
     add("--batch-size", type=integer(1), default=16, help="B [windows]")
-    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps]")
+    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps + episodes]")
 
     add = parser.add_argument_group("networks").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="of the MLPs")
@@ -136,8 +136,8 @@ class ReplayBuffer:
         As many steps of burn-in come before each window as before the first one drawn; windows with
         more or fewer are passed over. So they form one batch without padding.
 
-        Returns (4, size): environment, first row of the episode, start of the window within it,
-        length of the episode.
+        Returns (4, size): environment (each equally often), first row of the episode, start of the
+        window within it, length of the episode.
         """
         capacity, drawn = self.t.shape[1], np.zeros((4, 0), np.int64)
         while drawn.shape[1] < size:
@@ -218,7 +218,7 @@ class Memory(nn.Module):
         self.rnn = cell(self.input_dim, args.rnn_hidden, args.rnn_layers, batch_first=True)
         if args.rescale:
             # PyTorch's default lets a few inputs drown among many recurrent weights, and learning
-            # waits long for the memory to see anything: larger input weights.
+            # waits long for the memory to see anything: larger weights for these.
             for name, weight in self.rnn.named_parameters():
                 if name.startswith("weight_ih"):
                     limit = 2 / weight.shape[1] ** 0.5

@@ -3,7 +3,8 @@
 Actor and critics read the same features, so one memory does the work of two or three, and what it
 holds at a step is well defined: it can be stored in replay. Only the critics' loss trains it; the
 actor's loss would change what the critics read in order to look good.
-Extends rsac.py: who owns the memory and who may train it, `--stored-state`; nothing else.
+Extends rsac.py: who owns the memory and who may train it, the target's action read from the target
+memory, `--stored-state`; nothing else.
 
 Papers: Yang & Nguyen 2021, arXiv:2110.12628v1 (the sharing variant). Kapturowski et al. 2019,
 "R2D2" (stored states).
@@ -26,7 +27,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     add = parser.add_argument_group("run").add_argument
     add("--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours")
-    add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of everything random")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
     add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
     add("--num-threads", type=integer(1), default=1, help="of PyTorch on the cpu")
@@ -41,7 +42,7 @@ def parse_args(argv=None):
     add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
     add("--updates-per-step", type=number(0), default=0.5, help="mean number per env step")
     add("--batch-size", type=integer(1), default=16, help="B [windows]")
-    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps]")
+    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps + episodes]")
 
     add = parser.add_argument_group("networks").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="of the MLPs")
@@ -108,7 +109,8 @@ class ReplayBuffer:
     Row k is [obs_k | action_k | reward_k | terminated_k]; the next observation is that of row
     k + 1. The last observation of an episode has a row of its own. `t` is the time of a row within
     its episode, -1 for a row without a step. Environment e writes to ring e.
-    `hidden` is the hidden state after obs_k, of no width unless it is to be stored.
+    `hidden` is the hidden state after obs_k, of no width unless it is to be stored, 0 in the random
+    steps: what the memory held then was in other units, see `start_memory`.
     """
 
     def __init__(self, capacity, obs_dim, action_dim, num_envs=1, hidden_dim=0):
@@ -128,7 +130,7 @@ class ReplayBuffer:
         env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
         step = [np.reshape(x, (n, -1)) for x in (obs, action, reward, terminated)]
         self.rows[env, row] = np.concatenate(step, axis=1)
-        self.hidden[env, row] = pack(hidden)[:, : self.hidden.shape[2]]
+        self.hidden[env, row] = 0 if hidden is None else pack(hidden)[:, : self.hidden.shape[2]]
         self.t[env, row] = self.next_t
         self.rows[env, row_after] = 0
         self.rows[env, row_after, : self.obs_dim] = next_obs
@@ -145,8 +147,8 @@ class ReplayBuffer:
         As many steps of burn-in come before each window as before the first one drawn; windows with
         more or fewer are passed over. So they form one batch without padding.
 
-        Returns (4, size): environment, first row of the episode, start of the window within it,
-        length of the episode.
+        Returns (4, size): environment (each equally often), first row of the episode, start of the
+        window within it, length of the episode.
         """
         capacity, drawn = self.t.shape[1], np.zeros((4, 0), np.int64)
         while drawn.shape[1] < size:
@@ -234,7 +236,7 @@ class Memory(nn.Module):
         self.rnn = cell(self.input_dim, args.rnn_hidden, args.rnn_layers, batch_first=True)
         if args.rescale:
             # PyTorch's default lets a few inputs drown among many recurrent weights, and learning
-            # waits long for the memory to see anything: larger input weights.
+            # waits long for the memory to see anything: larger weights for these.
             for name, weight in self.rnn.named_parameters():
                 if name.startswith("weight_ih"):
                     limit = 2 / weight.shape[1] ** 0.5
@@ -633,7 +635,8 @@ def main(args):
 
         # Step and store. `next_obs` is the true next observation also where an episode ends.
         next_obs, reward, terminated, truncated, info = env.step(action)
-        buffer.add(obs, action, reward, next_obs, terminated, truncated, hidden)
+        known = hidden if global_step >= args.learning_starts else None
+        buffer.add(obs, action, reward, next_obs, terminated, truncated, known)
         ended = np.logical_or(terminated, truncated)
         run.add_returns(info, ended)
         obs = next_obs

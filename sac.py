@@ -23,7 +23,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     add = parser.add_argument_group("run").add_argument
     add("--env-id", default="Pendulum-v1", help="environment; `python -m envs` lists ours")
-    add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of everything random")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
     add("--device", default="cpu", help="cpu, cuda or cuda:N; small networks like the cpu")
     add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
@@ -39,7 +39,7 @@ def parse_args(argv=None):
     add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
     add("--updates-per-step", type=number(0), default=1.0, help="mean number per env step")
     add("--batch-size", type=integer(1), default=256, help="B [transitions]")
-    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps]")
+    add("--buffer-size", type=integer(2), default=1_000_000, help="capacity [env steps + episodes]")
 
     add = parser.add_argument_group("networks").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[256, 256], help="of the MLPs")

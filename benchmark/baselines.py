@@ -54,7 +54,7 @@ def parse_args(argv=None):
     add = parser.add_argument
     add("--env-ids", nargs="+", default=list(ENV_IDS), metavar="ID", help="environments")
     add("--episodes", type=integer(2), default=100, help="for each figure")
-    add("--seed", type=integer(0, 2**31), default=0, help="of episodes and random actions")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of episodes and random actions")
     add("--out", default="docs/results/baselines.csv", metavar="FILE", help="of the table")
     return parser.parse_args(argv)
 

@@ -43,7 +43,7 @@ def parse_args(argv=None):
     add("--scripts", nargs="+", choices=SCRIPTS, default=list(SCRIPTS), help="which of ours")
     add("--env-id", default="Pendulum-v1", metavar="ID", help="environment")
     add("--total-steps", type=integer(1), default=10_000, help="length of each run [env steps]")
-    add("--seeds", nargs="+", type=integer(0, 2**31), default=[0, 1, 2], metavar="N")
+    add("--seeds", nargs="+", type=integer(0, 2**31 - 1), default=[0, 1, 2], metavar="N")
     add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
     add("--log-dir", default="runs/compare_sb3", help="where run folders go")
     return parser.parse_args(argv)

@@ -29,7 +29,7 @@ def parse_args(argv=None):
     add("--episodes", type=integer(20), default=400, help="half to fit, half to test")
     add("--of", type=integer(0), default=0, help="step whose observation is looked for")
     add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps looked in")
-    add("--seed", type=integer(0, 2**31), default=0, help="of the start states")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of the start states")
     return parser.parse_args(argv)
 
 

@@ -26,7 +26,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--env-id", default="pendulum-p-v0", help="environment")
-    add("--seed", type=integer(0, 2**31), default=0, help="of everything random")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of everything random")
     add("--total-steps", type=integer(1), default=50_000, help="length of the run [env steps]")
     add("--num-threads", type=integer(1), default=1, help="of PyTorch on the cpu")
     add("--eval-every", type=integer(1), default=500, help="period [env steps]")

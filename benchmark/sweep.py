@@ -69,7 +69,8 @@ def parse_args(argv=None):
     add = parser.add_argument_group("what to run").add_argument
     add("--scripts", nargs="+", metavar="NAME", help="such as rsac, or the path of a file")
     add("--env-ids", nargs="+", metavar="ID", help="environments")
-    add("--seeds", nargs="+", type=integer(0, 2**31), default=[0], metavar="N", help="one run each")
+    seed = integer(0, 2**31 - 1)
+    add("--seeds", nargs="+", type=seed, default=[0], metavar="N", help="one run each")
     add("--config", metavar="FILE", help="of command lines; --scripts and --env-ids choose from it")
     add("--tag", help="joined to the script's name in run names, to tell settings apart")
     add("--log-dir", default="runs", help="where run folders go, and logs/ with their output")

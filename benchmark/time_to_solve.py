@@ -36,7 +36,7 @@ def parse_args(argv=None):
     add("--script", required=True, metavar="NAME", help="such as rsac")
     add("--env-id", required=True, metavar="ID", help="environment")
     add("--threshold", type=float, required=True, help="mean evaluation return that counts")
-    add("--seeds", nargs="+", type=integer(0, 2**31), default=[0, 1, 2, 3, 4], metavar="N")
+    add("--seeds", nargs="+", type=integer(0, 2**31 - 1), default=[0, 1, 2, 3, 4], metavar="N")
     add("--whole", action="store_true", help="let runs go on to their end after solving")
     add("--read", metavar="DIR", help="no training: take the runs that are there")
     add("--tag", default="", help="of these runs: the TAG in the sweep's configuration")

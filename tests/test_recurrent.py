@@ -444,10 +444,10 @@ def test_sampling_costs_the_same_with_many_stored_episodes():
 def test_a_stored_state_is_the_one_that_the_agent_had(tmp_path, monkeypatch):
     module = importlib.import_module("rsac_sharing")
     _, made = record_acting(module, monkeypatch)
-    argv = "--total-steps 60 --learning-starts 60 --stored-state --rnn-layers 2 --num-envs 2"
-    run("rsac_sharing", tmp_path, *argv.split())
+    argv = "--total-steps 60 --learning-starts 2 --updates-per-step 0 --stored-state"
+    run("rsac_sharing", tmp_path, *argv.split(), "--rnn-layers", 2, "--num-envs", 2)
     agent, buffer = made
-    memory, rng, later = agent.critics.rnn, np.random.default_rng(0), 0
+    memory, rng, later, random = agent.critics.rnn, np.random.default_rng(0), 0, 0
     for _ in range(30):
         history, *_, stored = buffer.sample(4, 2, 0, rng)
         hidden = module.unpack(stored, memory.rnn)
@@ -456,7 +456,8 @@ def test_a_stored_state_is_the_one_that_the_agent_had(tmp_path, monkeypatch):
             env, row = np.argwhere((buffer.rows[..., :3] == history[b, 0, :3].numpy()).all(-1))[0]
             t = buffer.t[env, row]
             rows = torch.from_numpy(buffer.rows[env, row - t : row])
-            if t == 0:
+            random += row == 1  # after the first step, the random one
+            if t == 0 or row == 1:
                 assert not any(h[:, b].any() for h in hidden)
                 continue
             later += 1
@@ -465,6 +466,7 @@ def test_a_stored_state_is_the_one_that_the_agent_had(tmp_path, monkeypatch):
             for h, u in zip(hidden, unrolled, strict=True):
                 torch.testing.assert_close(h[:, b], u[:, 0])
     assert later > 10
+    assert random > 0
 
 
 # ---- Losses and updates ----
