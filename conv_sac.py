@@ -48,7 +48,7 @@ def parse_args(argv=None):
     add("--update-every", type=integer(1), default=1, help="period of learning [env steps]")
     add("--updates-per-step", type=number(0), default=1.0, help="mean number per env step")
     add("--batch-size", type=integer(1), default=64, help="B [transitions]")
-    add("--buffer-size", type=integer(2), default=100_000, help="capacity [env steps + episodes]")
+    add("--buffer-size", type=integer(2), default=100_000, help="rows: [env steps] + episodes")
 
     add = parser.add_argument_group("networks").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[256, 256], help="of the MLPs")
