@@ -125,7 +125,7 @@ def run_cli(main, *args):
         words, code = str(error), 2 if isinstance(error, UserError) else 1
     except BrokenPipeError:  # of `| head`, which has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+        sys.exit(141)  # as a shell says of SIGPIPE, which Windows has not
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         words, code = f"{place}{error.strerror or error}", 1 if closing else 2
