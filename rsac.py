@@ -65,6 +65,7 @@ def parse_args(argv=None):
     add("--rnn-hidden", type=integer(1), default=32, help="width of the memory")
     add("--rnn-layers", type=integer(1), default=1, help="layers of the memory")
     add("--rnn-lr", type=number(0), default=1.5e-3, help="learning rate of the memories")
+    add("--forget-bias", type=number(), default=0.0, help="more: gates at first forget less")
     add("--memory-input", choices=list(MEMORY_INPUTS), default="obs-action", help="what it reads")
     add("--rescale", action=BooleanOptionalAction, default=True, help="its inputs, to [-1, 1]")
     add("--skip", action=BooleanOptionalAction, default=True, help="heads also see the observation")
@@ -223,13 +224,17 @@ class Memory(nn.Module):
         self.input_dim = obs_dim + widths[args.memory_input]
         cell = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[args.rnn]
         self.rnn = cell(self.input_dim, args.rnn_hidden, args.rnn_layers, batch_first=True)
-        if args.rescale:
-            # PyTorch's default lets a few inputs drown among many recurrent weights, and learning
-            # waits long for the memory to see anything: larger weights for these.
-            for name, weight in self.rnn.named_parameters():
-                if name.startswith("weight_ih"):
-                    limit = 2 / weight.shape[1] ** 0.5
-                    nn.init.uniform_(weight, -limit, limit)
+        for name, param in self.rnn.named_parameters():
+            if name.startswith("weight_ih") and args.rescale:
+                # PyTorch's default lets a few inputs drown among many recurrent weights, and
+                # learning waits long for the memory to see anything: larger weights for these.
+                limit = 2 / param.shape[1] ** 0.5
+                nn.init.uniform_(param, -limit, limit)
+            if name.startswith("bias_ih"):
+                # A gate at a bias of 0 keeps half of the memory: after 20 steps a millionth, and of
+                # the gradient, too. With 1 it keeps 0.73 (Jozefowicz et al. 2015). In an LSTM and a
+                # GRU of PyTorch the second gate is the one that keeps; a plain RNN has none.
+                param.data[args.rnn_hidden : 2 * args.rnn_hidden] += args.forget_bias
         self.register_buffer("unit", torch.ones(self.input_dim))  # see start_memory
         self.feat_dim = args.rnn_hidden + (obs_dim if args.skip else 0)
 

@@ -90,3 +90,44 @@ def test_without_rescale_a_memory_is_that_of_pytorch(script):
     history = torch.randn(2, 6, 5)
     torch.testing.assert_close(memory.rnn.state_dict(), plain.state_dict())
     torch.testing.assert_close(memory(history)[0][..., :5], plain(history[..., :4])[0])
+
+
+@pytest.mark.parametrize("script", RECURRENT)
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+def test_the_forget_bias_opens_the_gates_that_keep_the_memory(script, rnn, layers):
+    module = importlib.import_module(script)
+
+    def kept(bias):
+        """The share of what each layer holds that is left after one step."""
+        argv = ["--rnn", rnn, "--rnn-layers", layers, "--rnn-hidden", 5, "--forget-bias", bias]
+        torch.manual_seed(0)
+        memory = module.Memory(3, 1, module.parse_args([*map(str, argv)]))
+        history, zeros = torch.randn(2, 1, 5), torch.zeros(layers, 2, 5)
+        held = torch.randn(layers, 2, 5)
+        if rnn == "gru":
+            return memory(history, held)[1] / held
+        shares = []
+        for k in range(layers):  # of one layer at a time: the layer above reads what it holds
+            cell = zeros.clone()
+            cell[k] = held[k]
+            with_it, without = (memory(history, (zeros, c))[1][1][k] for c in (cell, zeros))
+            shares.append((with_it - without) / held[k])
+        return torch.stack(shares)
+
+    torch.testing.assert_close(kept(30), torch.ones_like(kept(30)))
+    if rnn == "lstm":
+        torch.testing.assert_close(kept(-30), torch.zeros_like(kept(-30)))
+        at_first, more = kept(0), kept(1)
+        torch.testing.assert_close(more.logit() - at_first.logit(), torch.ones_like(more))
+
+
+@pytest.mark.parametrize("script", RECURRENT)
+def test_a_memory_without_gates_has_no_forget_bias(script):
+    module = importlib.import_module(script)
+    biases = []
+    for bias in "03":
+        torch.manual_seed(0)
+        args = module.parse_args(["--rnn", "rnn", "--forget-bias", bias])
+        biases.append(module.Memory(3, 1, args).rnn.state_dict())
+    torch.testing.assert_close(*biases, atol=0, rtol=0)
