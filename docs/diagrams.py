@@ -498,6 +498,19 @@ def small_step():
     return figure
 
 
+def open_gates():
+    """What a gate leaves of a memory after so many steps, by its bias."""
+    figure, ax = plt.subplots(figsize=(7.6, 2.9), layout="constrained")
+    steps = np.arange(41)
+    for bias, color, style in ((0, RED, "--"), (1, BLUE, "-"), (3, GREEN, "-.")):
+        keep = 1 / (1 + math.exp(-bias))
+        ax.semilogy(steps, keep**steps, color=color, linestyle=style, label=f"bias {bias}")
+    ax.axvline(20, color=GREY, linewidth=0.8)
+    ax.set(xlabel="steps since", ylabel="share left", ylim=(1e-8, 2))
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=9)
+    return figure
+
+
 def fresh_features():
     """The critics' step lies between the features of the first loss and those of the second."""
     figure, ax = canvas(8.4, 2.3)
@@ -589,6 +602,7 @@ FIGURES = {
     "memory_network": memory_network,
     "memory_units": units,
     "memory_small_step": small_step,
+    "memory_open_gates": open_gates,
     "memory_owners": per_critic,
     "memory_fresh_features": fresh_features,
     "resume": resume,

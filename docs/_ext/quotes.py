@@ -88,7 +88,7 @@ class Quote(SphinxDirective):
         literal["classes"] = ["quoted"]
         self.set_source_info(literal)
         anchor = what.split(" ")[0].split(".")[0]
-        caption = f"[{script}.py: {what}](script:{script}#{anchor})"
+        caption = f"[{script}.py: {escape(what)}](script:{script}#{anchor})"
         return [container_wrapper(self, literal, caption)]
 
     def diff(self, old, new, name):
