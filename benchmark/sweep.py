@@ -469,6 +469,8 @@ def _ray_task(command, log, folder):
 
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     ask_to_stop = (lambda: libc.prctl(1, signal.SIGTERM)) if libc else None
+    # A worker of a cluster that was started in the background ignores it, and so `ray.cancel`.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with open(log, "a") as out:
         process = subprocess.Popen(
             command,

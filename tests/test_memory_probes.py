@@ -6,28 +6,35 @@ below are shares of the best return.
 
 import csv
 import importlib
+from pathlib import Path
 
 import probes
 import pytest
 
+from benchmark.sweep import read_config, settings
+
 SOLVED, HELPLESS = 0.8, 0.5
 BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4}
 BEST |= {"Velocity": 7, "Position": 7, "HiddenConstant": 9}
-COMMON = """--num-threads 1 --learning-starts 200 --update-every 4 --updates-per-step 0.25
-    --eval-episodes 40 --save-every 1000000 --gamma 0.5 --tau 0.05 --hidden-dims 32 --lr 3e-3
-    --buffer-size 100000"""
-MEMORY = """--rnn-hidden 16 --rnn-lr 5e-3 --sequence-length 0 --batch-size 32 --memory-input obs"""
-ENTROPY = "--alpha 0.03 --no-autotune"
-NOISE = "--exploration-noise 0.5"
+CONFIG = Path(__file__).parent.parent / "benchmark" / "configs" / "probes.txt"
+LINES = {(script, tag): options for script, _, options, tag in read_config(CONFIG)}
+WITH_MEMORY = {"ddpg": "rdpg", "td3": "rtd3", "sac": "rsac"}
+OF_MEMORY = ("--rnn-hidden", "--rnn-lr", "--sequence-length", "--memory-input")
 
 
-def learn(script, probe, tmp_path, steps, *more):
-    """The mean return of the last evaluation as a share of the best one."""
+def learn(script, probe, tmp_path, steps, tag=""):
+    """The mean return of the last evaluation as a share of the best one.
+
+    The settings are those of the config's line for the script, or for its sibling with memory.
+    """
     module = importlib.import_module(script)
-    argv = f"{COMMON} --env-id probes:{probe}-v0 --total-steps {steps} --eval-every {steps}".split()
-    argv += ENTROPY.split() if "sac" in script else NOISE.split()
-    argv += [*MEMORY.split(), *more] if script.startswith("r") else []
-    assert not module.main(module.parse_args([*argv, "--log-dir", str(tmp_path)]))
+    options = settings(["python", script, *LINES[WITH_MEMORY.get(script, script) + ".py", tag]])
+    for name in ("script", *(OF_MEMORY if script in WITH_MEMORY else ())):
+        del options[name]
+    argv = [word for name, values in options.items() for word in (name, *values)]
+    argv += f"--env-id probes:{probe}-v0 --total-steps {steps} --eval-every {steps}".split()
+    argv += ["--num-threads", "1", "--log-dir", str(tmp_path)]
+    assert not module.main(module.parse_args(argv))
     (path,) = tmp_path.glob("*/progress.csv")
     with open(path, newline="") as file:
         return float(list(csv.DictReader(file))[-1]["eval_return_mean"]) / BEST[probe]
@@ -51,7 +58,7 @@ def test_a_script_with_memory_solves_the_probe(script, probe, steps, tmp_path):
 @pytest.mark.parametrize("script", ["rdpg", "rtd3", "rsac", "rsac_sharing"])
 def test_gates_that_are_open_at_first_recall_a_cue_20_steps_back(script, tmp_path):
     # Gates that are half open let a millionth of the cue through, and of its gradient.
-    assert learn(script, "CueRecall20", tmp_path, 4000, "--forget-bias", "1") >= SOLVED
+    assert learn(script, "CueRecall20", tmp_path, 4000, "forget1") >= SOLVED
 
 
 @pytest.mark.parametrize(

@@ -562,11 +562,19 @@ def cluster(monkeypatch):
     cluster.shutdown()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_sweep_on_ray_that_is_stopped_saves_and_repeats_nothing(cluster, tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "of_nodes"),
+    [(signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_IGN)],
+    ids=["SIGINT", "SIGTERM, nodes started in the background"],  # which ignore SIGINT
+)
+def test_a_sweep_on_ray_that_is_stopped_saves_and_repeats_nothing(
+    cluster, tmp_path, number, of_nodes
+):
     words = [*ONE, "--seeds", 0, 1, 2, "--log-dir", tmp_path, "--ray", cluster.address]
     words += ["--", "--total-steps", 2000, "--seconds-per-row", 0.3, "--rows-per-save", 1000]
+    own = signal.signal(signal.SIGINT, of_nodes)
     cluster.add_node(num_cpus=2, object_store_memory=100 * 2**20)
+    signal.signal(signal.SIGINT, own)
     cluster.wait_for_nodes()
     process = start(*words)
     wait_for(lambda: sum(len(found) > 1 for found in steps(tmp_path).values()) == 2, 90)
