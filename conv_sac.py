@@ -96,6 +96,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from common.adam import Adam
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
 from common.envs import env_state, make_env, make_envs, restore_env
 from common.errors import UserError
@@ -284,10 +285,6 @@ class Actor(nn.Module):
         log_prob = log_prob - 2 * (np.log(2) - u - F.softplus(-2 * u))
         return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
 
-    def mode(self, feat):
-        """The action without noise, for evaluation."""
-        return torch.tanh(self(feat)[0])
-
 
 class QNetwork(nn.Module):
     """A critic: the expected return after `action`."""
@@ -329,14 +326,17 @@ class Agent(nn.Module):
         alpha = 1.0 if args.alpha is None else args.alpha
         self.log_alpha = nn.Parameter(torch.tensor(alpha).log(), args.autotune)
         self.to(args.device)
+        self.online = list(self.critics.parameters())
+        self.targets = list(self.critics_target.parameters())
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):
         """obs (*obs_shape) or (N, *obs_shape) as NumPy -> action in [-1, 1], likewise."""
         obs = torch.as_tensor(channels_first(obs, self.obs_shape), device=self.log_alpha.device)
         feat = self.critics.encoder(obs)
-        action = self.actor.mode(feat) if deterministic else self.actor.sample(feat)[0]
-        return action.cpu().numpy()
+        mean, log_std = self.actor(feat)
+        u = mean if deterministic else torch.normal(mean, log_std.exp())
+        return torch.tanh(u).cpu().numpy()
 
 
 # ---- 4. Losses ----
@@ -402,15 +402,15 @@ def start_alpha(agent, buffer):
 
 
 @torch.no_grad()
-def soft_update(target, online, tau):
+def soft_update(targets, online, tau):
     """target <- (1 - tau) target + tau online, all tensors in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    torch._foreach_lerp_(targets, online, tau)
 
 
 def make_adam(*groups):
     """Adam over groups of (parameters, learning rate), fused: one call for all tensors."""
     groups = [{"params": list(params), "lr": lr, "base_lr": lr} for params, lr in groups]
-    return torch.optim.Adam(groups, fused=True)
+    return Adam(groups)
 
 
 def make_optimizers(agent, args):
@@ -428,11 +428,12 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone.
+
+    An optimizer of PyTorch itself has no `descend`: set each `param.grad` and call its `step`.
+    """
     params = [param for group in optimizer.param_groups for param in group["params"]]
-    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
-        param.grad = grad
-    optimizer.step()
+    optimizer.descend(torch.autograd.grad(loss, params))
 
 
 def update(agent, optimizers, batch, args):
@@ -467,7 +468,7 @@ def update(agent, optimizers, batch, args):
         losses["alpha_loss"] = alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean()
         step(optimizers["alpha"], losses["alpha_loss"])
 
-    soft_update(agent.critics_target, agent.critics, args.tau)
+    soft_update(agent.targets, agent.online, args.tau)
     return losses
 
 

@@ -90,6 +90,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from common.adam import Adam
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
 from common.envs import check_flat, check_sequences, env_state, make_env, make_envs, restore_env
 from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
@@ -119,14 +120,13 @@ class ReplayBuffer:
         """Stores one step of each environment; a leading axis num_envs if there are several."""
         n, capacity = self.num_envs, self.t.shape[1]
         env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
-        step = [np.reshape(x, (n, -1)) for x in (obs, action, reward, terminated)]
-        self.rows[env, row] = np.concatenate(step, axis=1)
-        self.t[env, row] = self.next_t
-        self.rows[env, row_after] = 0
-        self.rows[env, row_after, : self.obs_dim] = next_obs
-        self.t[env, row_after] = -1  # until its own step is known
+        rows = np.zeros((2, n, self.rows.shape[-1]), np.float32)  # this step's and the next one's
+        rows[0, :, : self.obs_dim], rows[1, :, : self.obs_dim] = obs, next_obs
+        rows[0, :, self.obs_dim : -2], rows[0, :, -2], rows[0, :, -1] = action, reward, terminated
+        self.rows[env, row], self.rows[env, row_after] = rows
+        self.t[env, row], self.t[env, row_after] = self.next_t, -1  # until its step is known
         self.length[env, (self.next_row - self.next_t) % capacity] = self.next_t + 1
-        ended = np.reshape(np.logical_or(terminated, truncated), n)
+        ended = np.logical_or(terminated, truncated)
         self.next_row += 1 + ended
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
@@ -292,6 +292,10 @@ class Agent(nn.Module):
         if args.behaviour_refresh == "episode":
             self.behaviour = copy.deepcopy(self.policy)
         self.to(args.device)
+        online = [self.actor, self.actor_rnn, self.qf1, self.qf1_rnn]
+        targets = [self.actor_target, self.actor_rnn_target, self.qf1_target, self.qf1_rnn_target]
+        self.online = [param for net in online for param in net.parameters()]
+        self.targets = [param for net in targets for param in net.parameters()]
 
     def refresh_behaviour(self):
         self.behaviour.load_state_dict(self.policy.state_dict())
@@ -355,7 +359,10 @@ def actor_loss(q1, u, tanh_penalty):
     Plus tanh_penalty |u|^2, which is not in the paper: far from 0 tanh is flat, so that no value
     of any other action could bring the actor back.  u: (..., action_dim), the action before tanh
     """
-    return -q1 + tanh_penalty * u.square().sum(dim=-1, keepdim=True)
+    loss = -q1
+    if tanh_penalty:
+        loss = loss + tanh_penalty * u.square().sum(dim=-1, keepdim=True)
+    return loss
 
 
 def masked_mean(x, mask):
@@ -376,15 +383,15 @@ def start_memory(agent, buffer):
 
 
 @torch.no_grad()
-def soft_update(target, online, tau):
+def soft_update(targets, online, tau):
     """target <- (1 - tau) target + tau online, all tensors in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    torch._foreach_lerp_(targets, online, tau)
 
 
 def make_adam(*groups):
     """Adam over groups of (parameters, learning rate), fused: one call for all tensors."""
     groups = [{"params": list(params), "lr": lr, "base_lr": lr} for params, lr in groups]
-    return torch.optim.Adam(groups, fused=True)
+    return Adam(groups)
 
 
 def make_optimizers(agent, args):
@@ -406,11 +413,12 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone.
+
+    An optimizer of PyTorch itself has no `descend`: set each `param.grad` and call its `step`.
+    """
     params = [param for group in optimizer.param_groups for param in group["params"]]
-    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
-        param.grad = grad
-    optimizer.step()
+    optimizer.descend(torch.autograd.grad(loss, params))
 
 
 def update(agent, optimizers, batch, args):
@@ -444,10 +452,7 @@ def update(agent, optimizers, batch, args):
     pi_loss = masked_mean(actor_loss(q1, u, args.tanh_penalty), mask)
     step(optimizers["actor"], pi_loss)
 
-    soft_update(agent.actor_target, agent.actor, args.tau)
-    soft_update(agent.actor_rnn_target, agent.actor_rnn, args.tau)
-    soft_update(agent.qf1_target, agent.qf1, args.tau)
-    soft_update(agent.qf1_rnn_target, agent.qf1_rnn, args.tau)
+    soft_update(agent.targets, agent.online, args.tau)
     return {"qf_loss": qf_loss, "actor_loss": pi_loss}
 
 

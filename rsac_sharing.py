@@ -97,6 +97,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from common.adam import Adam
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
 from common.envs import check_flat, check_sequences, env_state, make_env, make_envs, restore_env
 from common.run import Run, check_memory, evaluate_checkpoint, load_resumed, set_up_torch
@@ -129,15 +130,14 @@ class ReplayBuffer:
         """Stores one step of each environment; a leading axis num_envs if there are several."""
         n, capacity = self.num_envs, self.t.shape[1]
         env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
-        step = [np.reshape(x, (n, -1)) for x in (obs, action, reward, terminated)]
-        self.rows[env, row] = np.concatenate(step, axis=1)
+        rows = np.zeros((2, n, self.rows.shape[-1]), np.float32)  # this step's and the next one's
+        rows[0, :, : self.obs_dim], rows[1, :, : self.obs_dim] = obs, next_obs
+        rows[0, :, self.obs_dim : -2], rows[0, :, -2], rows[0, :, -1] = action, reward, terminated
+        self.rows[env, row], self.rows[env, row_after] = rows
         self.hidden[env, row] = 0 if hidden is None else pack(hidden)[:, : self.hidden.shape[2]]
-        self.t[env, row] = self.next_t
-        self.rows[env, row_after] = 0
-        self.rows[env, row_after, : self.obs_dim] = next_obs
-        self.t[env, row_after] = -1  # until its own step is known
+        self.t[env, row], self.t[env, row_after] = self.next_t, -1  # until its step is known
         self.length[env, (self.next_row - self.next_t) % capacity] = self.next_t + 1
-        ended = np.reshape(np.logical_or(terminated, truncated), n)
+        ended = np.logical_or(terminated, truncated)
         self.next_row += 1 + ended
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
@@ -289,10 +289,6 @@ class Actor(nn.Module):
         log_prob = log_prob - 2 * (np.log(2) - u - F.softplus(-2 * u))
         return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
 
-    def mode(self, feat):
-        """The action without noise, for evaluation."""
-        return torch.tanh(self(feat)[0])
-
 
 class QNetwork(nn.Module):
     """A critic: the expected return after `action`."""
@@ -336,6 +332,8 @@ class Agent(nn.Module):
         if args.behaviour_refresh == "episode":
             self.behaviour = copy.deepcopy(self.policy)
         self.to(args.device)
+        self.online = list(self.critics.parameters())
+        self.targets = list(self.critics_target.parameters())
 
     def refresh_behaviour(self):
         self.behaviour.load_state_dict(self.policy.state_dict())
@@ -350,8 +348,9 @@ class Agent(nn.Module):
         history = torch.as_tensor(history, device=self.log_alpha.device)
         feat, hidden = rnn(history.reshape(-1, 1, history.shape[-1]), hidden)
         feat = feat.reshape(*history.shape[:-1], -1)
-        action = actor.mode(feat) if deterministic else actor.sample(feat)[0]
-        return action.cpu().numpy(), hidden
+        mean, log_std = actor(feat)
+        u = mean if deterministic else torch.normal(mean, log_std.exp())
+        return torch.tanh(u).cpu().numpy(), hidden
 
 
 def forget(hidden, ended):
@@ -447,15 +446,15 @@ def start_memory(agent, buffer):
 
 
 @torch.no_grad()
-def soft_update(target, online, tau):
+def soft_update(targets, online, tau):
     """target <- (1 - tau) target + tau online, all tensors in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    torch._foreach_lerp_(targets, online, tau)
 
 
 def make_adam(*groups):
     """Adam over groups of (parameters, learning rate), fused: one call for all tensors."""
     groups = [{"params": list(params), "lr": lr, "base_lr": lr} for params, lr in groups]
-    return torch.optim.Adam(groups, fused=True)
+    return Adam(groups)
 
 
 def make_optimizers(agent, args):
@@ -478,11 +477,12 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone.
+
+    An optimizer of PyTorch itself has no `descend`: set each `param.grad` and call its `step`.
+    """
     params = [param for group in optimizer.param_groups for param in group["params"]]
-    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
-        param.grad = grad
-    optimizer.step()
+    optimizer.descend(torch.autograd.grad(loss, params))
 
 
 def update(agent, optimizers, batch, args):
@@ -525,7 +525,7 @@ def update(agent, optimizers, batch, args):
         losses["alpha_loss"] = masked_mean(per_step, mask)
         step(optimizers["alpha"], losses["alpha_loss"])
 
-    soft_update(agent.critics_target, agent.critics, args.tau)
+    soft_update(agent.targets, agent.online, args.tau)
     return losses
 
 

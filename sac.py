@@ -79,6 +79,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from common.adam import Adam
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
 from common.compile import compile_update
 from common.envs import check_flat, env_state, make_env, make_envs, restore_env
@@ -108,13 +109,12 @@ class ReplayBuffer:
         """Stores one step of each environment; a leading axis num_envs if there are several."""
         n, capacity = self.num_envs, self.t.shape[1]
         env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
-        step = [np.reshape(x, (n, -1)) for x in (obs, action, reward, terminated)]
-        self.rows[env, row] = np.concatenate(step, axis=1)
-        self.t[env, row] = self.next_t
-        self.rows[env, row_after] = 0
-        self.rows[env, row_after, : self.obs_dim] = next_obs
-        self.t[env, row_after] = -1  # until its own step is known
-        ended = np.reshape(np.logical_or(terminated, truncated), n)
+        rows = np.zeros((2, n, self.rows.shape[-1]), np.float32)  # this step's and the next one's
+        rows[0, :, : self.obs_dim], rows[1, :, : self.obs_dim] = obs, next_obs
+        rows[0, :, self.obs_dim : -2], rows[0, :, -2], rows[0, :, -1] = action, reward, terminated
+        self.rows[env, row], self.rows[env, row_after] = rows
+        self.t[env, row], self.t[env, row_after] = self.next_t, -1  # until its step is known
+        ended = np.logical_or(terminated, truncated)
         self.next_row += 1 + ended
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
@@ -127,7 +127,8 @@ class ReplayBuffer:
         while (bad := self.t[env, row] < 0).any():
             row[bad] = rng.integers(size, size=bad.sum())
         index = env * capacity + np.stack([row, (row + 1) % capacity])  # (2, B)
-        rows, next_rows = torch.from_numpy(self.rows.reshape(n * capacity, -1)[index])
+        rows = self.rows.reshape(n * capacity, -1).take(index, axis=0)
+        rows, next_rows = torch.from_numpy(rows)
         split = [self.obs_dim, self.action_dim, 1, 1]
         obs, action, reward, terminated = rows.split(split, dim=-1)
         return obs, action, reward, next_rows[:, : self.obs_dim], terminated
@@ -177,10 +178,6 @@ class Actor(nn.Module):
         log_prob = log_prob - 2 * (np.log(2) - u - F.softplus(-2 * u))
         return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
 
-    def mode(self, feat):
-        """The action without noise, for evaluation."""
-        return torch.tanh(self(feat)[0])
-
 
 class QNetwork(nn.Module):
     """A critic: the expected return after `action`."""
@@ -204,7 +201,8 @@ class Critics(nn.Module):
 
     def forward(self, obs, action):
         """(B, obs_dim), (B, action_dim) -> q1, q2, both (B, 1)"""
-        return self.qf1(obs, action), self.qf2(obs, action)
+        x = torch.cat([obs, action], dim=-1)
+        return self.qf1.net(x), self.qf2.net(x)
 
 
 class Agent(nn.Module):
@@ -218,13 +216,16 @@ class Agent(nn.Module):
         alpha = 1.0 if args.alpha is None else args.alpha
         self.log_alpha = nn.Parameter(torch.tensor(alpha).log(), args.autotune)
         self.to(args.device)
+        self.online = list(self.critics.parameters())
+        self.targets = list(self.critics_target.parameters())
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):
         """obs (obs_dim,) or (N, obs_dim) as NumPy -> action in [-1, 1], likewise."""
         obs = torch.as_tensor(obs, device=self.log_alpha.device)
-        action = self.actor.mode(obs) if deterministic else self.actor.sample(obs)[0]
-        return action.cpu().numpy()
+        mean, log_std = self.actor(obs)
+        u = mean if deterministic else torch.normal(mean, log_std.exp())
+        return torch.tanh(u).cpu().numpy()
 
 
 # ---- 4. Losses ----
@@ -276,15 +277,15 @@ def start_alpha(agent, buffer):
 
 
 @torch.no_grad()
-def soft_update(target, online, tau):
+def soft_update(targets, online, tau):
     """target <- (1 - tau) target + tau online, all tensors in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    torch._foreach_lerp_(targets, online, tau)
 
 
 def make_adam(*groups):
     """Adam over groups of (parameters, learning rate), fused: one call for all tensors."""
     groups = [{"params": list(params), "lr": lr, "base_lr": lr} for params, lr in groups]
-    return torch.optim.Adam(groups, fused=True)
+    return Adam(groups)
 
 
 def make_optimizers(agent, args):
@@ -302,11 +303,12 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone.
+
+    An optimizer of PyTorch itself has no `descend`: set each `param.grad` and call its `step`.
+    """
     params = [param for group in optimizer.param_groups for param in group["params"]]
-    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
-        param.grad = grad
-    optimizer.step()
+    optimizer.descend(torch.autograd.grad(loss, params))
 
 
 def update(agent, optimizers, batch, args):
@@ -334,7 +336,7 @@ def update(agent, optimizers, batch, args):
         losses["alpha_loss"] = alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean()
         step(optimizers["alpha"], losses["alpha_loss"])
 
-    soft_update(agent.critics_target, agent.critics, args.tau)
+    soft_update(agent.targets, agent.online, args.tau)
     return losses
 
 

@@ -77,6 +77,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from common.adam import Adam
 from common.checkpoint import RowFiles, get_rng_state, set_rng_state
 from common.compile import compile_update
 from common.envs import check_flat, env_state, make_env, make_envs, restore_env
@@ -106,13 +107,12 @@ class ReplayBuffer:
         """Stores one step of each environment; a leading axis num_envs if there are several."""
         n, capacity = self.num_envs, self.t.shape[1]
         env, row, row_after = np.arange(n), self.next_row % capacity, (self.next_row + 1) % capacity
-        step = [np.reshape(x, (n, -1)) for x in (obs, action, reward, terminated)]
-        self.rows[env, row] = np.concatenate(step, axis=1)
-        self.t[env, row] = self.next_t
-        self.rows[env, row_after] = 0
-        self.rows[env, row_after, : self.obs_dim] = next_obs
-        self.t[env, row_after] = -1  # until its own step is known
-        ended = np.reshape(np.logical_or(terminated, truncated), n)
+        rows = np.zeros((2, n, self.rows.shape[-1]), np.float32)  # this step's and the next one's
+        rows[0, :, : self.obs_dim], rows[1, :, : self.obs_dim] = obs, next_obs
+        rows[0, :, self.obs_dim : -2], rows[0, :, -2], rows[0, :, -1] = action, reward, terminated
+        self.rows[env, row], self.rows[env, row_after] = rows
+        self.t[env, row], self.t[env, row_after] = self.next_t, -1  # until its step is known
+        ended = np.logical_or(terminated, truncated)
         self.next_row += 1 + ended
         self.next_t = np.where(ended, 0, self.next_t + 1)
 
@@ -125,7 +125,8 @@ class ReplayBuffer:
         while (bad := self.t[env, row] < 0).any():
             row[bad] = rng.integers(size, size=bad.sum())
         index = env * capacity + np.stack([row, (row + 1) % capacity])  # (2, B)
-        rows, next_rows = torch.from_numpy(self.rows.reshape(n * capacity, -1)[index])
+        rows = self.rows.reshape(n * capacity, -1).take(index, axis=0)
+        rows, next_rows = torch.from_numpy(rows)
         split = [self.obs_dim, self.action_dim, 1, 1]
         obs, action, reward, terminated = rows.split(split, dim=-1)
         return obs, action, reward, next_rows[:, : self.obs_dim], terminated
@@ -186,7 +187,8 @@ class Critics(nn.Module):
 
     def forward(self, obs, action):
         """(B, obs_dim), (B, action_dim) -> q1, q2, both (B, 1)"""
-        return self.qf1(obs, action), self.qf2(obs, action)
+        x = torch.cat([obs, action], dim=-1)
+        return self.qf1.net(x), self.qf2.net(x)
 
 
 class Agent(nn.Module):
@@ -200,6 +202,8 @@ class Agent(nn.Module):
         self.critics_target = copy.deepcopy(self.critics)
         self.exploration_noise, self.device = args.exploration_noise, args.device
         self.to(args.device)
+        self.online = [*self.actor.parameters(), *self.critics.parameters()]
+        self.targets = [*self.actor_target.parameters(), *self.critics_target.parameters()]
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):
@@ -240,19 +244,22 @@ def actor_loss(q1, u, tanh_penalty):
     Plus tanh_penalty |u|^2, which is not in the paper: far from 0 tanh is flat, so that no value
     of any other action could bring the actor back.  u: (..., action_dim), the action before tanh
     """
-    return -q1 + tanh_penalty * u.square().sum(dim=-1, keepdim=True)
+    loss = -q1
+    if tanh_penalty:
+        loss = loss + tanh_penalty * u.square().sum(dim=-1, keepdim=True)
+    return loss
 
 
 @torch.no_grad()
-def soft_update(target, online, tau):
+def soft_update(targets, online, tau):
     """target <- (1 - tau) target + tau online, all tensors in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    torch._foreach_lerp_(targets, online, tau)
 
 
 def make_adam(*groups):
     """Adam over groups of (parameters, learning rate), fused: one call for all tensors."""
     groups = [{"params": list(params), "lr": lr, "base_lr": lr} for params, lr in groups]
-    return torch.optim.Adam(groups, fused=True)
+    return Adam(groups)
 
 
 def make_optimizers(agent, args):
@@ -269,11 +276,12 @@ def scale_lr(optimizers, factor):
 
 
 def step(optimizer, loss):
-    """One step down the slope of `loss`, computed for the optimizer's own parameters alone."""
+    """One step down the slope of `loss`, computed for the optimizer's own parameters alone.
+
+    An optimizer of PyTorch itself has no `descend`: set each `param.grad` and call its `step`.
+    """
     params = [param for group in optimizer.param_groups for param in group["params"]]
-    for param, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
-        param.grad = grad
-    optimizer.step()
+    optimizer.descend(torch.autograd.grad(loss, params))
 
 
 def update(agent, optimizers, batch, args, delayed_too):
@@ -299,8 +307,7 @@ def update(agent, optimizers, batch, args, delayed_too):
     pi_loss = actor_loss(q1, u, args.tanh_penalty).mean()
     step(optimizers["actor"], pi_loss)
 
-    soft_update(agent.actor_target, agent.actor, args.tau)
-    soft_update(agent.critics_target, agent.critics, args.tau)
+    soft_update(agent.targets, agent.online, args.tau)
     return {"qf_loss": qf_loss, "actor_loss": pi_loss}
 
 

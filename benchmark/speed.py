@@ -3,7 +3,7 @@
     python -m benchmark.speed                         the table: ddpg, td3, sac on HalfCheetah-v5
     python -m benchmark.speed --turns 20              steadier
     python -m benchmark.speed --num-threads 1 2       which number of threads is the fastest
-    python -m benchmark.speed --keep-freed both       the C library of both as a run sets it
+    python -m benchmark.speed --tuned both            both as a run of ours sets up the CPU
     python -m benchmark.speed --growth                does an update slow down as memory fills?
     python -m benchmark.speed --scripts conv_sac --env-id dmc-cartpole-balance-mdp-img-concat3-v0
     python -m benchmark.speed --scripts rsac rdpg rtd3 rsac_sharing --env-id pendulum-p-v0
@@ -56,7 +56,7 @@ def parse_args(argv=None):
     add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="of PyTorch")
     add("--device", default="cpu", help="cpu, cuda or cuda:N")
     add("--compile", action="store_true", help="ours with --compile beside ours without")
-    add("--keep-freed", choices=WHO, default="ours", help="who runs with `keep_freed_memory`")
+    add("--tuned", choices=WHO, default="ours", help="who runs with `tune_cpu` of common/run.py")
     add("--growth", action="store_true", help="time per update, small and full memory")
     args = parser.parse_args(argv[:cut])
     args.options = argv[cut + 1 :]
@@ -231,12 +231,12 @@ def synchronize(device):
 class Timed:
     """Wall and CPU seconds per step of a loop in a process of its own, turn by turn.
 
-    make_loop(*loop_args): gives the loop.  keep_freed: as a run of ours does, see `common.run`.
+    make_loop(*loop_args): gives the loop.  tuned: as a run of ours is, by `common.run.tune_cpu`.
     """
 
-    def __init__(self, make_loop, loop_args, keep_freed, device, num_threads):
+    def __init__(self, make_loop, loop_args, tuned, device, num_threads):
         self.pipe, theirs = multiprocessing.Pipe()
-        work = (theirs, make_loop, loop_args, keep_freed, device, num_threads)
+        work = (theirs, make_loop, loop_args, tuned, device, num_threads)
         context = multiprocessing.get_context("spawn")
         self.process = context.Process(target=serve, args=work, daemon=True)
         self.process.start()
@@ -254,15 +254,15 @@ class Timed:
         self.process.join()
 
 
-def serve(pipe, make_loop, loop_args, keep_freed, device, num_threads):
+def serve(pipe, make_loop, loop_args, tuned, device, num_threads):
     """The other side of `Timed`: waits while it is not its turn."""
     import torch
 
-    from common.run import keep_freed_memory
+    from common.run import tune_cpu
 
     torch.set_num_threads(num_threads)
-    if keep_freed:
-        keep_freed_memory()
+    if tuned:
+        tune_cpu()
     loop = make_loop(*loop_args)
     for _ in range(20):
         next(loop)
@@ -347,7 +347,7 @@ def compare(args):
     for script in args.scripts:
         for num_threads in args.num_threads:
             torch.set_num_threads(num_threads)
-            ours, both = args.keep_freed != "nobody", args.keep_freed == "both"
+            ours, both = args.tuned != "nobody", args.tuned == "both"
             sides = [(run_ours, (script, args, args.compile), ours)]
             if args.compile:
                 sides.append((run_ours, (script, args), ours))
@@ -408,14 +408,14 @@ def fill(learner, capacity, num_steps):
 
 
 def main(args):
-    from common.run import keep_freed_memory
+    from common.run import tune_cpu
 
     if not args.growth and not args.compile and not set(args.scripts) <= set(RECURRENT):
         check_package("stable_baselines3")
     for script in args.scripts:
         prepare(script, args)[2].close()  # what is wrong with an argument is said here
-    if args.keep_freed != "nobody":
-        keep_freed_memory()  # as `set_up_torch` does in a run; here for what this process times
+    if args.tuned != "nobody":
+        tune_cpu()  # as `set_up_torch` does in a run; here for what this process times
     print(machine())
     growth(args) if args.growth else compare(args)
 

@@ -27,7 +27,7 @@ def compile_update(update, optimizers, device):
         )
     for optimizer in optimizers.values():
         # Fused Adam is one operation already; compiled, each learning rate would be a new program.
-        optimizer.step = torch.compiler.disable(optimizer.step)
+        optimizer.descend = torch.compiler.disable(optimizer.descend)
     # Its own random numbers are others than those of PyTorch; the results are to stay the same.
     return torch.compile(update, options={"fallback_random": True})
 
@@ -73,9 +73,6 @@ class CudaGraphs:
     def _capture(self, agent, optimizers, args, flags):
         """Records the update without doing it."""
         graph = torch.cuda.CUDAGraph()
-        for group in self.groups:  # the graph is to have gradients of its own
-            for p in group["params"]:
-                p.grad = None
         with CapturableRates(self.groups, self.rates), torch.cuda.graph(graph, stream=self.stream):
             losses = self.update(agent, optimizers, self.batch, args, *flags)
         return graph, losses

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box
 from gymnasium.wrappers import FrameStackObservation, ReshapeObservation
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optimizers import make_sgd
 from script_runs import checkpoint, differences, progress, run, tiny, train
 from torch import nn
 from toy_envs import register
@@ -88,11 +89,10 @@ def make_batch(size=7, seed=0):
 
 
 def with_sgd(agent, critics=0.01, actor=0.01):
-    sgd = torch.optim.SGD
     return {
-        "critics": sgd(agent.critics.parameters(), critics),
-        "actor": sgd(agent.actor.parameters(), actor),
-        "alpha": sgd([agent.log_alpha], 0.01),
+        "critics": make_sgd(agent.critics.parameters(), critics),
+        "actor": make_sgd(agent.actor.parameters(), actor),
+        "alpha": make_sgd([agent.log_alpha], 0.01),
     }
 
 
@@ -192,7 +192,7 @@ def test_one_update_without_shifts_is_that_of_stable_baselines3(fixed_noise):
     optimizers = with_sgd(agent)
     heads = [*agent.critics.qf1.parameters(), *agent.critics.qf2.parameters()]
     encoder = {"params": list(agent.critics.encoder.parameters()), "lr": 0.0}
-    optimizers["critics"] = torch.optim.SGD([{"params": heads}, encoder], 0.01)
+    optimizers["critics"] = make_sgd([{"params": heads}, encoder], 0.01)
     gradients = gradients_at_step(optimizers["critics"], agent.critics)
     losses = update(agent, optimizers, batch, args)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import stable_baselines3
 import torch
+from optimizers import keep_gradients
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
@@ -33,7 +34,8 @@ def make_agent(script, *options):
     args = script.parse_args(["--hidden-dims", "32", "32", *options])
     args.target_entropy = -float(ACTION_DIM)
     agent = script.Agent(PICTURE if script is conv_sac else OBS_DIM, ACTION_DIM, args)
-    return agent, script.make_optimizers(agent, args), args
+    optimizers = script.make_optimizers(agent, args)
+    return agent, {name: keep_gradients(o) for name, o in optimizers.items()}, args
 
 
 def make_batch(seed):

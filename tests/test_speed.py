@@ -80,7 +80,7 @@ BAD = {
 def test_what_a_comparison_needs_is_said_before_anything_runs(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     args = arguments("sac")
-    args.growth, args.keep_freed = False, "ours"
+    args.growth, args.tuned = False, "ours"
     with pytest.raises(UserError, match="stable_baselines3: pip install"):
         speed.main(args)
 

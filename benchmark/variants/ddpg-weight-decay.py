@@ -10,9 +10,9 @@ run(
         "qf1": make_adam((agent.qf1.parameters(), args.lr)),
 """,
         """\
-    qf1 = [{"params": list(agent.qf1.parameters()), "lr": args.lr, "base_lr": args.lr}]
+    qf1 = {"params": list(agent.qf1.parameters()), "lr": args.lr, "base_lr": args.lr}
     return {
-        "qf1": torch.optim.Adam(qf1, weight_decay=0.01, fused=True),
+        "qf1": Adam([qf1 | {"weight_decay": 0.01}]),
 """,
     ),
 )
