@@ -316,7 +316,7 @@ def test_following_the_page_on_long_runs_gives_one_run_and_its_film(workplace):
 
 
 def test_the_python_example_of_the_page_of_questions_draws_curves(tmp_path):
-    (code,) = [b for language, b in fences((DOCS / "faq.md").read_text()) if language == "python"]
+    _, code = [b for language, b in fences((DOCS / "faq.md").read_text()) if language == "python"]
     for seed in (0, 1):
         folder = tmp_path / "runs" / f"pendulum-p-v0__rsac__{seed}__20260101-000000"
         folder.mkdir(parents=True)
