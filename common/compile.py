@@ -27,7 +27,9 @@ def compile_update(update, optimizers, device):
         )
     for optimizer in optimizers.values():
         # Fused Adam is one operation already; compiled, each learning rate would be a new program.
-        optimizer.descend = torch.compiler.disable(optimizer.descend)
+        for name in ("descend", "step"):  # `step`: in a copy with an optimizer of PyTorch itself
+            if method := getattr(optimizer, name, None):
+                setattr(optimizer, name, torch.compiler.disable(method))
     # Its own random numbers are others than those of PyTorch; the results are to stay the same.
     return torch.compile(update, options={"fallback_random": True})
 

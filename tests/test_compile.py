@@ -47,3 +47,13 @@ def test_without_a_compiler_one_line_says_so_and_no_run_starts(script, tmp_path,
     with pytest.raises(UserError, match="no-such-compiler is not here"):
         script.main(script.parse_args([*args, "--buffer-size", "1000"]))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler here")
+def test_a_copy_may_have_an_optimizer_of_pytorch_itself():
+    param = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([param], 0.1)
+    compile_update(lambda: None, {"actor": optimizer}, "cpu")
+    param.grad = torch.ones(3)
+    optimizer.step()
+    assert (param < 1).all()

@@ -14,9 +14,11 @@ from urllib.parse import unquote
 import imageio.v2 as iio
 import numpy as np
 import pytest
+import torch
 from docs_site import DOCS, MARKDOWN, PAGES, ROOT, build, fences, outside_fences, relative, scripts
 
 from benchmark.variants.variant import script_of
+from common.adam import Adam
 
 QUOTE = re.compile(r"^\[(\w+)\.py: ([^\]]+)\]\(\.\./(\w+)\.py\)$", re.M)
 DIFF = re.compile(r"^\[diff (\w+)\.py (\w+)\.py(?:: ([\w.]+))?\]\(\.\./(\w+)\.py\)$", re.M)
@@ -315,8 +317,22 @@ def test_following_the_page_on_long_runs_gives_one_run_and_its_film(workplace):
     assert (workplace / "film.gif").stat().st_size > 0
 
 
+def examples_of_the_page_of_questions():
+    return [b for language, b in fences((DOCS / "faq.md").read_text()) if language == "python"]
+
+
+@pytest.mark.parametrize("make", [Adam, torch.optim.AdamW])
+def test_the_step_of_the_page_of_questions_clips_and_takes_other_optimizers(make):
+    exec(examples_of_the_page_of_questions()[0], names := {"torch": torch})
+    for scale, norm in (0.5, 1.0), (1e6, 10.0):  # below the bound, and far above it
+        param = torch.nn.Parameter(torch.ones(4))
+        names["step"](make([{"params": [param], "lr": 1e-3}]), scale / 2 * param.square().sum())
+        assert param.grad.norm().item() == pytest.approx(norm, rel=1e-5)
+        assert (param < 1).all()
+
+
 def test_the_python_example_of_the_page_of_questions_draws_curves(tmp_path):
-    _, code = [b for language, b in fences((DOCS / "faq.md").read_text()) if language == "python"]
+    _, code = examples_of_the_page_of_questions()
     for seed in (0, 1):
         folder = tmp_path / "runs" / f"pendulum-p-v0__rsac__{seed}__20260101-000000"
         folder.mkdir(parents=True)
