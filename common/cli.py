@@ -5,31 +5,8 @@ import math
 import os
 import signal
 import sys
-import time
-from pathlib import Path
 
 from common.errors import RunError, UserError
-
-# Called before `run_cli` reports an error: closes what is open, returns words to add to the line.
-closing = []
-# Shown when a run begins, and not before: an error until then is to stand alone.
-notes = []
-
-
-# In the environment of a run: seconds that its process did something else before it was the run.
-WAITED = "SECONDS_BEFORE_RUN"
-_IMPORTED = time.perf_counter()
-
-
-def process_seconds():
-    """Seconds since this process started, imports included."""
-    try:
-        ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
-        uptime = float(Path("/proc/uptime").read_text().split()[0])
-        seconds = uptime - ticks / os.sysconf("SC_CLK_TCK")
-        return seconds - float(os.environ.get(WAITED, 0))
-    except (OSError, ValueError, IndexError):  # no /proc: count from here
-        return time.perf_counter() - _IMPORTED
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,8 +23,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {line} (see {self.prog} --help)\n")
 
     def parse(self, argv=None):
-        """parse_args, plus `typed`: the names of the arguments that were really given."""
-        if argv is None:  # Ctrl-C while the imports run, which take seconds
+        """parse_args, plus `typed`: the names of the arguments given on the command line."""
+        if argv is None:  # Ctrl-C during the imports, which take seconds
             signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         args = self.parse_args(argv)
         defaults = {action: action.default for action in self._actions}
@@ -56,41 +33,26 @@ class Parser(argparse.ArgumentParser):
         args.typed = sorted(vars(self.parse_args(argv)))
         for action, default in defaults.items():
             action.default = default
-        if "resume" in args and "evaluate" in args:
-            self._check_script(args)
-        return args
-
-    def _check_script(self, args):
-        """Refuses what cannot go together, among the arguments that all scripts share."""
-        if args.evaluate is not None and args.resume is not None:
+        if "resume" in args and args.resume is not None and args.evaluate is not None:
             self.error("--evaluate and --resume cannot go together")
-        for name in {"episodes", "json"}.intersection(args.typed):
-            if args.evaluate is None:
-                self.error(f"--{name} needs --evaluate")
-        if args.buffer_size < 2 * args.num_envs:
-            self.error(f"--buffer-size {args.buffer_size} is too small for {args.num_envs} envs")
-
-
-def file_name(env_id):
-    """The id of an environment in a file name, where `my_module:MyEnv-v0` must lose its colon."""
-    return env_id.replace(":", "_").replace("/", "_")
+        return args
 
 
 def integer(low, high=None):
     """An argparse type: a whole number in [low, high]; also written as 1e6 or 50_000."""
-    return _number("a whole number", low, high, _whole)
+
+    def whole(text):
+        value = float(text)
+        if value != int(value):
+            raise ValueError
+        return int(value)
+
+    return _number("a whole number", low, high, whole)
 
 
 def number(low=-math.inf, high=None):
     """An argparse type: a finite number in [low, high]."""
     return _number("a number", low, high, float)
-
-
-def _whole(text):
-    value = float(text)
-    if value != int(value):
-        raise ValueError
-    return int(value)
 
 
 def _number(kind, low, high, convert):
@@ -110,11 +72,32 @@ def _number(kind, low, high, convert):
     return parse
 
 
+def add_run_arguments(parser):
+    """The arguments of every script that change nothing about the algorithm."""
+    add = parser.add_argument_group("run").add_argument
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="random seed")
+    add("--device", default="cpu", help="where the networks are: cpu, cuda or cuda:N")
+    add("--run-dir", help="new folder for the run; runs/<env>__<script>__<seed>__<time> if not set")
+    add("--resume", metavar="FOLDER", help="continue the run in this folder")
+    add("--evaluate", metavar="PATH", help="do not train: run the policy of this run or checkpoint")
+    add("--eval-episodes", type=integer(1), default=10, help="episodes of each evaluation")
+    add("--video", action="store_true", help="film --evaluate, or every 10th evaluation of a run")
+
+
+def refuse_conflicts(args, saved, free):
+    """UserError if an argument was typed, is none of `free`, and is not what was saved."""
+    for name in sorted(set(args.typed) - set(free)):
+        if name in saved and getattr(args, name) != saved[name]:
+            option = "--" + name.replace("_", "-")
+            raise UserError(
+                f"{option} {getattr(args, name)} is not the run's {saved[name]}; leave it out"
+            )
+
+
 def run_cli(main, *args):
     """Calls main(*args) and exits: 0 (or what main returns), 2 on UserError, 1 on RunError.
 
-    A file that cannot be read or written gives 2, in a run 1. Ctrl-C outside the training loop, or
-    typed twice, ends with 130. Always one line and no traceback.
+    Every error is one line without a traceback. Ctrl-C outside the training loop ends with 130.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -123,15 +106,19 @@ def run_cli(main, *args):
         sys.exit(code)
     except (UserError, RunError) as error:
         words, code = str(error), 2 if isinstance(error, UserError) else 1
-    except BrokenPipeError:  # of `| head`, which has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)  # as a shell says of SIGPIPE, which Windows has not
+        sys.exit(141)  # what a shell reports for SIGPIPE
+    except MemoryError as error:
+        words, code = f"out of memory: {error}; try a smaller --buffer-size", 2
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        words, code = f"{place}{error.strerror or error}", 1 if closing else 2
+        words, code = f"{place}{error.strerror or error}", 2
     except KeyboardInterrupt:
         words, code = "interrupted", 130
-    words = "; ".join([words, *(close() for close in closing)])
+    if "tqdm" in sys.modules:  # the error gets a line of its own, below an open progress bar
+        for bar in list(sys.modules["tqdm"].tqdm._instances):
+            bar.close()
     *_, package, program = ["", *sys.argv[0].split("/")]
     program = f"python -m {package}" if program == "__main__.py" else program
     print(f"{program}: error: {' '.join(words.split())}", file=sys.stderr)

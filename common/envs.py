@@ -1,29 +1,111 @@
-"""Registering and making environments."""
+"""Making environments: always a vector of them, actions in [-1, 1], one seed for each episode."""
 
 import difflib
 import importlib
+import sys
 import zlib
 from functools import cache, partial
 
 import gymnasium as gym
 import numpy as np
 
-import envs
-from common import cli
 from common.errors import RunError, UserError
+from envs.table import ENVS, find
+from envs.wrappers import RnnInput
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
-SIDE_BY_SIDE = 10  # environments of an evaluation, at most
+
+
+class Envs(gym.vector.SyncVectorEnv):
+    """N environments side by side that never reset by themselves.
+
+    `step` returns the true last observations; `reset(options={"reset_mask": ended})` then starts
+    the next episode where one has ended.
+    """
+
+    def __init__(self, makers):
+        super().__init__(makers, autoreset_mode=gym.vector.AutoresetMode.DISABLED)
+
+    def state_dict(self):
+        """Where each environment stands in its sequence of episodes."""
+        return [env.state_dict() for env in self.envs]
+
+    def load_state_dict(self, states):
+        """Plays every saved episode again, up to the step where it was."""
+        self.reset()
+        for env, state in zip(self.envs, states, strict=True):
+            env.load_state_dict(state)
+
+
+def make_envs(args, num_envs, seed=0, render_mode=None):
+    """`num_envs` environments for a script's arguments: `env_id` and, of a recurrent one,
+    `memory_input`.
+
+    render_mode: of the first environment.
+    Raises UserError if the id is unknown, a package is missing or the spaces do not fit.
+    """
+    memory_input = getattr(args, "memory_input", None)
+    modes = [render_mode] + [None] * (num_envs - 1)
+    return Envs(
+        [
+            partial(make_env, args.env_id, (seed, k), mode, memory_input)
+            for k, mode in enumerate(modes)
+        ]
+    )
+
+
+def make_env(env_id, seed=0, render_mode=None, memory_input=None):
+    """One environment.
+
+    env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own.
+    seed: of the sequence of episodes, see `SeededEpisodes`.  memory_input: see `RnnInput`.
+    """
+    env = _make(env_id, render_mode)
+    try:
+        _check_spaces(env_id, env)
+    except UserError:
+        env.close()
+        raise
+    if not _has_time_limit(env):
+        # An episode that never ends would never be evaluated either.
+        _say_once(f"{env_id} has no time limit: episodes end after {LONGEST_EPISODE} steps")
+        env = gym.wrappers.TimeLimit(env, LONGEST_EPISODE)
+    env = gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
+    env = gym.wrappers.RecordEpisodeStatistics(env)
+    if memory_input is not None:
+        env = RnnInput(env, memory_input)
+    return SeededEpisodes(env, seed)
 
 
 def register_envs():
-    """Hands the table of `envs` to Gymnasium, by string: nothing is imported until it is made."""
-    for env_id in envs.ENVS:
+    """Hands the table of environments to Gymnasium, by string: nothing is imported until used."""
+    for env_id in ENVS:
         _register(env_id)
 
 
+def make_seeds(purpose, *numbers, count=1):
+    """`count` seeds for `purpose`: "training", "evaluation" during it, or a "test" of a policy.
+
+    The purpose is part of what the seeds are made from, so training and evaluation never share
+    a start by accident.
+    """
+    words = [("training", "evaluation", "test").index(purpose) + 1, *numbers]
+    return [int(seed) >> 1 for seed in np.random.SeedSequence(words).generate_state(count)]
+
+
+def check_flat(envs):
+    """(obs_dim, action_dim) of `make_envs`; UserError if the observations are not flat."""
+    shape = envs.single_observation_space.shape
+    if len(shape) != 1:
+        raise UserError(
+            f"{envs.envs[0].spec.id} has observations of shape {shape}; pictures are for "
+            "conv_sac.py, other shapes need gymnasium.wrappers.FlattenObservation"
+        )
+    return shape[0], envs.single_action_space.shape[0]
+
+
 def _register(env_id):
-    info, known = envs.find(env_id), gym.registry.get(env_id)
+    info, known = find(env_id), gym.registry.get(env_id)
     if info is not None and (known is None or known.entry_point != info.entry_point):
         gym.registry.pop(env_id, None)  # a package may have taken one of our ids with it
         gym.register(
@@ -34,18 +116,7 @@ def _register(env_id):
         )
 
 
-def make_env(env_id, seed=0, render_mode=None, num_envs=1):
-    """A continuous-control environment with actions in [-1, 1] and one seed per episode.
-
-    env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own.
-    seed: of the sequence of episode seeds, see `SeededEpisodes`.
-    num_envs: more than one gives a vector environment that never resets by itself: `step` returns
-    the true last observation, and `reset(options={"reset_mask": ended})` starts the next episodes.
-    Raises UserError if the id is unknown, a package is missing or the spaces do not fit.
-    """
-    if num_envs > 1:
-        makers = [partial(make_env, env_id, seed + (k << 40), render_mode) for k in range(num_envs)]
-        return gym.vector.SyncVectorEnv(makers, autoreset_mode=gym.vector.AutoresetMode.DISABLED)
+def _make(env_id, render_mode):
     module, _, name = env_id.rpartition(":")
     try:
         if module:
@@ -53,14 +124,12 @@ def make_env(env_id, seed=0, render_mode=None, num_envs=1):
         _register(name)
         # The passive checker repeats on every step what SeededEpisodes checks.
         drawing = {"render_mode": render_mode} if render_mode else {}  # not every class takes it
-        env = gym.make(name, disable_env_checker=True, **drawing)
+        return gym.make(name, disable_env_checker=True, **drawing)
     except gym.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is not here: {error}") from error
     except ImportError as error:
-        hint = (
-            f"try: pip install {error.name}" if error.name else "see the README's install section"
-        )
-        if module and error.name == module.split(".")[0]:  # no advice to install a stranger's
+        hint = f"try: pip install {error.name}" if error.name else "see the README's install part"
+        if module and error.name == module.split(".")[0]:
             hint = f"is {error.name} a module in this folder, or on PYTHONPATH?"
         raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
     except gym.error.Error as error:
@@ -72,76 +141,6 @@ def make_env(env_id, seed=0, render_mode=None, num_envs=1):
         raise
     except Exception as error:  # of the environment's own code
         raise UserError(f"{env_id} cannot be made: {type(error).__name__}: {error}") from error
-    try:
-        _check_spaces(env_id, env)
-    except UserError:
-        env.close()
-        raise
-    if not _has_time_limit(env):
-        # An episode that never ends would never be evaluated either.
-        _say(f"{env_id} has no time limit: its episodes are cut after {LONGEST_EPISODE} steps")
-        env = gym.wrappers.TimeLimit(env, LONGEST_EPISODE)
-    env = gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
-    env = gym.wrappers.RecordEpisodeStatistics(env)
-    return SeededEpisodes(env, seed)
-
-
-def make_envs(env_id, episodes, video=False):
-    """Environments that play `episodes` of an evaluation side by side; with video the first draws.
-
-    A list and not a vector environment: one whose last episode has ended rests.
-    """
-    count = min(episodes, SIDE_BY_SIDE)
-    return [make_env(env_id, 0, "rgb_array" if video and k == 0 else None) for k in range(count)]
-
-
-def check_flat(env):
-    """(obs_dim, action_dim) of an environment; UserError if its observations are not flat."""
-    shape = env.observation_space.shape
-    if len(shape) != 1:
-        raise UserError(
-            f"{env.spec.id} has observations of shape {shape}; pictures are for conv_sac.py, "
-            "other shapes need gymnasium.wrappers.FlattenObservation"
-        )
-    return shape[0], env.action_space.shape[0]
-
-
-def check_sequences(env, args):
-    """UserError if the arguments of a recurrent script do not fit the episodes."""
-    name, limit, length = env.spec.id, env.spec.max_episode_steps, args.sequence_length
-    if length > limit:
-        raise UserError(f"--sequence-length {length} is longer than {name}, at most {limit} steps")
-    if length == 0 and limit >= LONGEST_EPISODE:
-        raise UserError(f"{name} has no time limit; choose a --sequence-length, not whole episodes")
-    if args.behaviour_refresh == "episode" and args.num_envs > 1:
-        raise UserError(
-            "--behaviour-refresh episode needs --num-envs 1: episodes side by side end at "
-            "different times"
-        )
-    if length == 0 and args.burn_in and "burn_in" in args.typed:
-        raise UserError(
-            "--burn-in leads up to a window; give a --sequence-length too, or no burn-in"
-        )
-    if args.buffer_size < (limit + 2) * args.num_envs:
-        raise UserError(
-            f"--buffer-size {args.buffer_size} cannot hold an episode of {name}; "
-            f"choose at least {(limit + 2) * args.num_envs}"
-        )
-
-
-def env_state(env):
-    """For a checkpoint: where each environment stands in its sequence of episodes, and in which."""
-    if isinstance(env, gym.vector.VectorEnv):
-        return list(env.call("state_dict"))
-    return [env.state_dict()]
-
-
-def restore_env(env, states):
-    """Plays every saved episode up to where it was; returns the observations there."""
-    if isinstance(env, gym.vector.VectorEnv):
-        env.reset()
-        return np.stack([e.restore(state) for e, state in zip(env.envs, states, strict=True)])
-    return env.restore(states[0])
 
 
 def _has_time_limit(env):
@@ -152,17 +151,15 @@ def _has_time_limit(env):
     return False
 
 
-@cache  # once for all environments of a run
-def _say(text):
-    cli.notes.append(text)
+@cache
+def _say_once(text):
+    print(text, file=sys.stderr)
 
 
 def _check_spaces(env_id, env):
     action, obs = env.action_space, env.observation_space
     if not isinstance(action, gym.spaces.Box):
-        raise UserError(
-            f"{env_id} has the action space {action}; continuous actions (Box) are needed here"
-        )
+        raise UserError(f"{env_id} has the action space {action}; only continuous ones (Box) work")
     if len(action.shape) != 1 or not np.isfinite([action.low, action.high]).all():
         raise UserError(f"{env_id} needs a flat action Box with finite bounds, not {action}")
     if not np.issubdtype(action.dtype, np.floating):
@@ -178,14 +175,17 @@ class SeededEpisodes(gym.Wrapper):
     """Starts episode k with a seed made from (seed, k); stops at values that are not finite.
 
     An episode then depends on nothing but its number and its actions. So a checkpoint can hold an
-    episode that is under way as (k, actions so far), and `restore` plays it again, exactly.
-    The wrapper's own randomness is nil. Observations become float32 (pictures stay uint8).
+    episode that is under way as (k, actions so far), and `load_state_dict` plays it again, exactly.
+    Observations become float32 (pictures stay uint8).
+
+    seed: of the run, or (seed of the run, number of the environment).
     """
 
     def __init__(self, env, seed):
         super().__init__(env)
-        self.seed, self.episode = seed, -1  # the episode under way, -1 before the first reset
-        self.tape, self.steps = bytearray(), 0  # its actions so far, as float32
+        self.seed = seed if isinstance(seed, tuple) else (seed, 0)
+        self.episode = -1  # the one under way, -1 before the first reset
+        self.actions, self.steps = bytearray(), 0  # of this episode, as float32
         self.checksum = 0  # of the last observation
         space = env.observation_space
         if space.dtype != np.uint8 or len(space.shape) == 1:
@@ -193,26 +193,20 @@ class SeededEpisodes(gym.Wrapper):
             self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
 
     def reset(self, *, seed=None, options=None):
-        """The next episode, or with a seed the first one of another sequence.
-
-        options: {"episode": k} gives number k of the sequence.
-        """
-        if seed is not None:
-            self.seed, self.episode = seed, -1
-        self.episode = int((options or {}).get("episode", self.episode + 1))
-        self.tape, self.steps = bytearray(), 0
-        sequence = np.random.SeedSequence([self.seed, self.episode])
-        obs, info = self._guard(self.env.reset, seed=int(sequence.generate_state(1)[0] >> 1))
+        """The next episode of the sequence, or one with exactly the `seed` given."""
+        if seed is None:
+            self.episode += 1
+            seed = make_seeds("training", *self.seed, self.episode)[0]
+        self.actions, self.steps = bytearray(), 0
+        obs, info = self._guard(self.env.reset, seed=seed, options=options)
         return self._checked(obs), info
 
     def step(self, action):
         """One step; RunError names episode and step where something is wrong."""
         action = np.asarray(action, np.float32)
         if not np.isfinite(action).all():
-            raise RunError(
-                f"{self._where()}: the policy's action is {action}, learning has diverged"
-            )
-        self.tape += action.tobytes()
+            raise RunError(f"{self._where()}: the policy's action is {action}, learning diverges")
+        self.actions += action.tobytes()
         self.steps += 1
         obs, reward, terminated, truncated, info = self._guard(self.env.step, action)
         reward = self._guard(float, reward)
@@ -223,36 +217,35 @@ class SeededEpisodes(gym.Wrapper):
     def state_dict(self):
         """Position in the sequence of episodes, in types that torch.save keeps without pickle."""
         return {
-            "seed": self.seed,
             "episode": self.episode,
-            "tape": np.frombuffer(self.tape, np.float32).tolist(),
+            "actions": np.frombuffer(self.actions, np.float32).tolist(),
             "checksum": self.checksum,
-            "shapes": self._shapes(),
+            "shapes": self.shapes(),
         }
 
-    def restore(self, state):
-        """Plays the saved episode again up to where it was; returns the observation there."""
+    def load_state_dict(self, state):
+        """Plays the saved episode again up to where it was."""
         self.check_shapes(state)
-        self.seed, self.episode = state["seed"], state["episode"] - 1
-        obs, _ = self.reset()
-        for action in np.array(state["tape"], np.float32).reshape(-1, *self.action_space.shape):
-            obs, *_ = self.step(action)
+        self.episode = state["episode"] - 1
+        self.reset()
+        for action in np.array(state["actions"], np.float32).reshape(-1, *self.action_space.shape):
+            self.step(action)
         if self.checksum != state["checksum"]:
-            _say(
+            _say_once(
                 f"{self._where()}: not repeated to the last bit (another machine or version?); "
                 "the run goes on, but is not the same as without the break"
             )
-        return obs
 
     def check_shapes(self, state):
         """UserError if the environment is not the one that a checkpoint was made with."""
-        if state["shapes"] != self._shapes():
+        if state["shapes"] != self.shapes():
             raise UserError(
                 f"{self._name()} has changed since the checkpoint: the shapes of observation and "
-                f"action were {state['shapes']}, now they are {self._shapes()}"
+                f"action were {state['shapes']}, now they are {self.shapes()}"
             )
 
-    def _shapes(self):
+    def shapes(self):
+        """The shapes of observation and action."""
         return [list(self.observation_space.shape), list(self.action_space.shape)]
 
     def _guard(self, call, *args, **kwargs):

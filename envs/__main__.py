@@ -51,11 +51,11 @@ def main(argv=None):
 
 def print_table(env_ids=None):
     """Prints one line for each id (all of ours if None); sizes are read from the environment."""
-    import envs
+    from envs.table import ENVS, find
 
     rows, notes = [], {}
-    for env_id in env_ids or envs.ENVS:
-        info = envs.find(env_id)
+    for env_id in env_ids or ENVS:
+        info = find(env_id)
         try:
             sizes = _sizes(env_id)
         except UserError as error:

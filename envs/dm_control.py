@@ -20,7 +20,7 @@ from gymnasium.spaces import Box
 from gymnasium.wrappers import FrameStackObservation, ReshapeObservation
 
 from common.errors import UserError
-from envs import EnvInfo, rendering
+from envs import gl
 from envs.wrappers import check_action, concat
 
 # domain -> tasks, copied so that an id is checked without importing dm_control (a test compares).
@@ -70,8 +70,11 @@ _ID = re.compile(
 )
 
 
-def find(env_id):
-    """The `EnvInfo` of an id that follows the patterns above, or None. Imports no simulator."""
+def describe(env_id):
+    """The arguments of `envs.table.EnvInfo` for an id that follows the patterns above, or None.
+
+    Imports no simulator.
+    """
     match = _ID.fullmatch(env_id)
     domain = match and _domain(match["domain"])
     if not domain or match["task"] not in SUITE[domain]:
@@ -89,7 +92,7 @@ def find(env_id):
     kwargs |= {"rgb": bool(match["rgb"])} if pixels else {"observed": view}
     frames = f"{stack} frames of " if stack > 1 else ""
     seen, hidden, skill = _TEXTS["img" if pixels else view]
-    return EnvInfo(
+    return dict(
         entry_point=f"envs.dm_control:{'make_pixels' if pixels else 'make_state'}",
         max_episode_steps=CONTROL_STEPS // skip,
         kwargs=kwargs,
@@ -157,12 +160,12 @@ class Task(gym.Wrapper):
             raise UserError(f"dm_control has no task {task} in a domain {domain}; close: {hint}")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render mode {render_mode} is not offered; use rgb_array")
-        rendering.load("mujoco")
-        suite = rendering.load("dm_control.suite")
-        adapter = rendering.load("shimmy.dm_control_compatibility").DmControlCompatibilityV0
+        gl.load("mujoco")
+        suite = gl.load("dm_control.suite")
+        adapter = gl.load("shimmy.dm_control_compatibility").DmControlCompatibilityV0
         # quadruped escape sends its terrain to the graphics card at each reset.
         if render_mode or pixels or (domain, task) == ("quadruped", "escape"):
-            rendering.use_gl()
+            gl.use_gl()
         # lqr draws its model's stiffness when it is built: from a fixed seed, so that the id is one
         # task. Episodes are seeded by `reset`.
         base = suite.load(domain, task, task_kwargs={"random": 0, "time_limit": float("inf")})
@@ -247,7 +250,7 @@ class PixelView(gym.ObservationWrapper):
 
     def __init__(self, env, rgb=False, size=84):
         super().__init__(env)
-        camera = rendering.load("dm_control.mujoco").Camera
+        camera = gl.load("dm_control.mujoco").Camera
         # Kept, as making one for each picture costs twice the picture.
         self._camera = camera(env.physics, height=size, width=size, camera_id=0)
         self._rgb = rgb

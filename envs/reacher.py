@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from common.errors import UserError
-from envs import rendering
+from envs import gl
 from envs.wrappers import check_action
 
 TARGET = [4, 5, 8, 9]  # entries that tell where the target is
@@ -21,10 +21,10 @@ def make_reacher(hide_target=False, render_mode=None):
     """hide_target: zeros in the TARGET entries of all observations but an episode's first."""
     if render_mode not in (None, "rgb_array"):
         raise UserError(f"render mode {render_mode} is not offered; use rgb_array")
-    rendering.load("mujoco")
-    base = rendering.load("gymnasium.envs.mujoco.reacher_v5").ReacherEnv
+    gl.load("mujoco")
+    base = gl.load("gymnasium.envs.mujoco.reacher_v5").ReacherEnv
     if render_mode:
-        rendering.use_gl()
+        gl.use_gl()
     view = {"trackbodyid": 0, "distance": 0.75, "elevation": -90.0}  # from above
     base = base(render_mode=render_mode, width=320, height=320, default_camera_config=view)
     return Reacher(base, hide_target)

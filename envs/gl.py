@@ -1,12 +1,9 @@
-"""MuJoCo without a display: when OpenGL is loaded, and which one.
+"""MuJoCo without a display: when an OpenGL library is loaded, and which one.
 
 Training from states must run where no OpenGL library is installed, so MuJoCo's packages are
 imported with drawing switched off. The first environment that draws calls `use_gl`, which tries
 EGL, then OSMesa, in a process of its own (a broken driver may hang or crash there, not here).
 dm_control and Gymnasium's MuJoCo renderer both read the choice from the variable MUJOCO_GL.
-
-`python -m envs.rendering ID ... --out FILE` draws environments side by side, for the docs; of
-pixel environments it draws the frames that the agent sees.
 """
 
 import importlib
@@ -16,7 +13,6 @@ import os
 import subprocess
 import sys
 
-from common.cli import Parser, run_cli
 from common.errors import UserError
 
 KNOWN_PAIR = "dm_control 1.0.50 with mujoco 3.17"
@@ -131,44 +127,3 @@ def _version(package):
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def picture(env_ids, steps=8, height=240, seed=0):
-    """Draws environments side by side after a few random actions.  Returns (height, W, 3) uint8."""
-    import numpy as np
-    from PIL import Image
-
-    from common.envs import make_env
-
-    frames = []
-    for env_id in env_ids:
-        env = make_env(env_id, seed=seed, render_mode="rgb_array")
-        env.action_space.seed(seed)
-        obs, _ = env.reset()
-        for _ in range(steps):
-            obs, *_ = env.step(env.action_space.sample())
-        channels = 3 if "-rgb" in env_id else 1
-        pixels = obs.dtype == np.uint8
-        views = np.split(obs, len(obs) // channels) if pixels else [env.render()]
-        env.close()
-        for view in views:
-            rgb = np.broadcast_to(np.moveaxis(view, 0, -1), (84, 84, 3)) if pixels else view
-            size = (round(rgb.shape[1] * height / rgb.shape[0]), height)
-            frames.append(np.asarray(Image.fromarray(rgb).resize(size)))
-            frames.append(np.full((height, 8, 3), 255, np.uint8))
-    return np.concatenate(frames[:-1], axis=1)
-
-
-def main(argv=None):
-    import imageio.v3 as imageio
-
-    parser = Parser("Draws environments side by side, each after a few random actions.")
-    parser.prog = "python -m envs.rendering"
-    parser.add_argument("ids", nargs="+", metavar="ID", help="environments, from left to right")
-    parser.add_argument("--out", required=True, metavar="PATH", help="picture to write, .png")
-    args = parser.parse_args(argv)
-    imageio.imwrite(args.out, picture(args.ids))
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -1,0 +1,372 @@
+"""The environments, as one table: id -> how to build it and what it asks of memory.
+
+Nothing is imported from here until an environment is made: an entry point is a string, and
+`common.envs` hands the table to Gymnasium. `python -m envs` prints it.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class EnvInfo:
+    """One row of the table.
+
+    entry_point: "module:function" that builds the environment (no time limit inside).
+    max_episode_steps: decisions per episode; the one `TimeLimit` wrapper sets `truncated`.
+    kwargs: arguments of the entry point (it also takes `render_mode`).
+    observed, hidden, action, skill: short texts for the listing.
+    oracle: id of the version whose observation is (nearly) the full state, itself if it is one.
+    """
+
+    entry_point: str
+    max_episode_steps: int
+    kwargs: dict = field(default_factory=dict)
+    observed: str = ""
+    hidden: str = "-"
+    action: str = ""
+    skill: str = "none"
+    oracle: str = ""
+
+
+ENVS: dict[str, EnvInfo] = {}
+
+
+def find(env_id):
+    """The row of an id, also of the ones that are a pattern (`dmc-<domain>-<task>-v0`), or None."""
+    if env_id in ENVS or not env_id.startswith("dmc-"):
+        return ENVS.get(env_id)
+    from envs.dm_control import describe  # here: importing it takes a moment
+
+    row = describe(env_id)
+    return row and EnvInfo(**row)
+
+
+# ---- Pendulum (envs/pendulum.py) ----
+
+_PENDULUM = {
+    "entry_point": "envs.pendulum:make_pendulum",
+    "max_episode_steps": 200,
+    "action": "torque",
+    "oracle": "pendulum-v0",
+}
+ENVS |= {
+    "pendulum-v0": EnvInfo(observed="cos, sin, angular velocity", **_PENDULUM),
+    "pendulum-p-v0": EnvInfo(
+        kwargs={"observed": "p"},
+        observed="cos, sin",
+        hidden="angular velocity",
+        skill="differentiate (2 frames)",
+        **_PENDULUM,
+    ),
+    "pendulum-v-v0": EnvInfo(
+        kwargs={"observed": "v"},
+        observed="angular velocity",
+        hidden="angle, own action",
+        skill="integrate; infer the angle from the acceleration",
+        **_PENDULUM,
+    ),
+    "pendulum-va-v0": EnvInfo(
+        kwargs={"observed": "va"},
+        observed="angular velocity, last torque",
+        hidden="angle",
+        skill="as pendulum-v, with the action given",
+        **_PENDULUM,
+    ),
+    "pendulum-p-concat5-v0": EnvInfo(
+        kwargs={"observed": "p", "stack": 5},
+        observed="5 frames of cos, sin",
+        skill="none (stacked baseline)",
+        **_PENDULUM,
+    ),
+    "pendulum-v-concat10-v0": EnvInfo(
+        kwargs={"observed": "v", "stack": 10},
+        observed="10 frames of angular velocity",
+        skill="none (stacked baseline)",
+        **_PENDULUM,
+    ),
+    "pendulum-va-concat10-v0": EnvInfo(
+        kwargs={"observed": "va", "stack": 10},
+        observed="10 frames of angular velocity, last torque",
+        skill="none (stacked baseline)",
+        **_PENDULUM,
+    ),
+}
+
+# ---- Continuous cart-pole (envs/cartpole.py) ----
+
+_CARTPOLE = {
+    "entry_point": "envs.cartpole:make_cartpole",
+    "max_episode_steps": 1000,
+    "action": "force",
+    "oracle": "cartpole-continuous-v0",
+}
+ENVS |= {
+    "cartpole-continuous-v0": EnvInfo(
+        observed="x, its velocity, angle, its velocity",
+        skill="none; episodes of varying length",
+        **_CARTPOLE,
+    ),
+    "cartpole-continuous-p-v0": EnvInfo(
+        kwargs={"observed": "p"},
+        observed="x, angle",
+        hidden="velocities",
+        skill="differentiate (2 frames); varying length",
+        **_CARTPOLE,
+    ),
+    "cartpole-continuous-v-v0": EnvInfo(
+        kwargs={"observed": "v"},
+        observed="velocities of x and angle",
+        hidden="x, angle",
+        skill="none: velocities are enough to balance",
+        **_CARTPOLE,
+    ),
+    "cartpole-continuous-p-concat5-v0": EnvInfo(
+        kwargs={"observed": "p", "stack": 5},
+        observed="5 frames of x, angle",
+        skill="none (stacked baseline)",
+        **_CARTPOLE,
+    ),
+    "cartpole-continuous-v-concat10-v0": EnvInfo(
+        kwargs={"observed": "v", "stack": 10},
+        observed="10 frames of the velocities",
+        skill="none (stacked baseline)",
+        **_CARTPOLE,
+    ),
+}
+
+# ---- Car, or heaven-hell (envs/car.py) ----
+
+_CAR = {
+    "entry_point": "envs.car:make_car",
+    "max_episode_steps": 160,
+    "action": "thrust",
+}
+_CAR_HIDDEN = {"hidden": "side of heaven, except near the priest"}
+_CAR_EPISODIC = {"episodic_limit": _CAR["max_episode_steps"]}
+ENVS |= {
+    "car-v0": EnvInfo(
+        observed="position, velocity, direction near the priest",
+        skill="explore, remember one bit; leaks: the velocity can store it",
+        oracle="car-mdp-v0",
+        **_CAR_HIDDEN,
+        **_CAR,
+    ),
+    "car-p-v0": EnvInfo(
+        kwargs={"observed": "p"},
+        observed="position, direction near the priest",
+        hidden="side of heaven, except near the priest; velocity",
+        skill="explore, remember one bit; no leak",
+        oracle="car-mdp-v0",
+        **_CAR,
+    ),
+    "car-mdp-v0": EnvInfo(
+        kwargs={"observed": "mdp"},
+        observed="position, velocity, direction",
+        oracle="car-mdp-v0",
+        **_CAR,
+    ),
+    "car-concat20-v0": EnvInfo(
+        kwargs={"stack": 20},
+        observed="20 frames of car-v0",
+        hidden="side of heaven, 20 steps after the priest",
+        skill="none (stacked baseline, shorter than the way back)",
+        oracle="car-mdp-v0",
+        **_CAR,
+    ),
+    "car-episodic-v0": EnvInfo(
+        kwargs=_CAR_EPISODIC,
+        observed="position, velocity, direction near the priest",
+        skill="as car-v0, with -1 a step and a price for hell",
+        oracle="car-episodic-mdp-v0",
+        **_CAR_HIDDEN,
+        **_CAR,
+    ),
+    "car-episodic-mdp-v0": EnvInfo(
+        kwargs={"observed": "mdp", **_CAR_EPISODIC},
+        observed="position, velocity, direction",
+        oracle="car-episodic-mdp-v0",
+        **_CAR,
+    ),
+    "car-episodic-concat20-v0": EnvInfo(
+        kwargs={"stack": 20, **_CAR_EPISODIC},
+        observed="20 frames of car-episodic-v0",
+        hidden="side of heaven, 20 steps after the priest",
+        skill="none (stacked baseline, shorter than the way back)",
+        oracle="car-episodic-mdp-v0",
+        **_CAR,
+    ),
+}
+
+# ---- Water maze (envs/water_maze.py) ----
+
+_WATER_MAZE = {
+    "entry_point": "envs.water_maze:make_water_maze",
+    "max_episode_steps": 200,
+    "action": "acceleration (2)",
+}
+ENVS |= {
+    "water-maze-simple-pomdp-v0": EnvInfo(
+        kwargs={"observed": "pomdp"},
+        observed="position, on the platform or not",
+        hidden="platform, velocity, visits",
+        skill="search once, remember a place over teleports",
+        oracle="water-maze-simple-mdp-v0",
+        **_WATER_MAZE,
+    ),
+    "water-maze-simple-mdp-v0": EnvInfo(
+        kwargs={"observed": "mdp"},
+        observed="position, on the platform or not, platform",
+        hidden="velocity, visits",
+        skill="(nearly) none",
+        oracle="water-maze-simple-state-v0",
+        **_WATER_MAZE,
+    ),
+    "water-maze-simple-state-v0": EnvInfo(
+        kwargs={"observed": "state"},
+        observed="position, on the platform or not, platform, velocity, visits",
+        oracle="water-maze-simple-state-v0",
+        **_WATER_MAZE,
+    ),
+}
+
+# ---- Reacher (envs/reacher.py) ----
+
+_REACHER = {
+    "entry_point": "envs.reacher:make_reacher",
+    "max_episode_steps": 50,
+    "action": "2 torques",
+    "oracle": "reacher-mdp-v0",
+}
+ENVS |= {
+    "reacher-mdp-v0": EnvInfo(observed="joints, target, tip minus target", **_REACHER),
+    "reacher-pomdp-v0": EnvInfo(
+        kwargs={"hide_target": True},
+        observed="joints; target, tip minus target at the first step",
+        hidden="target after the first step",
+        skill="keep two numbers for 50 steps",
+        **_REACHER,
+    ),
+}
+
+# ---- dm_control, states and pixels (envs/dm_control.py) ----
+# The paper's ids. `find` answers for every other task of the suite by the same patterns.
+
+_DMC_VIEWS = {  # suffix of the id: observed, stack, and the three texts
+    "": ("full", 1, "x, cos, sin, their velocities", "-", "none"),
+    "-p": ("p", 1, "x, cos, sin", "both velocities", "differentiate (2 frames)"),
+    "-va": ("va", 1, "velocities, last action", "cart position, pole angle", "integrate"),
+    "-p-concat5": ("p", 5, "5 frames of x, cos, sin", "-", "none (stacked baseline)"),
+    "-va-concat10": (
+        *("va", 10, "10 frames of velocities, last action"),
+        *("cart position", "none (stacked baseline)"),
+    ),
+}
+ENVS |= {
+    f"dmc-cartpole-{task}{suffix}-v0": EnvInfo(
+        entry_point="envs.dm_control:make_state",
+        max_episode_steps=200,
+        kwargs={
+            **{"domain": "cartpole", "task": task, "stack": stack, "frame_skip": 5},
+            "observed": view,
+        },
+        observed=observed,
+        hidden=hidden,
+        action="force on the cart",
+        skill=skill,
+        oracle=f"dmc-cartpole-{task}-v0",
+    )
+    for task in ("balance", "swingup")
+    for suffix, (view, stack, observed, hidden, skill) in _DMC_VIEWS.items()
+}
+ENVS |= {
+    f"dmc-{domain}-{task}-mdp-img-concat3-v0": EnvInfo(
+        entry_point="envs.dm_control:make_pixels",
+        max_episode_steps=500,
+        kwargs={
+            **{"domain": domain, "task": task, "stack": 3, "frame_skip": 2},
+            "rgb": False,
+        },
+        observed="3 grey pictures of 84 x 84",
+        action=action,
+        skill="none; pixels",
+        oracle=f"dmc-{domain}-{task}-v0",
+    )
+    for domain, task, action in (
+        ("cartpole", "balance", "force on the cart"),
+        ("walker", "walk", "6 joint torques"),
+    )
+}
+
+# ---- Push-r-bump (envs/bumps.py) ----
+
+_BUMPS = {
+    "entry_point": "envs.bumps:Bumps",
+    "max_episode_steps": 50,
+    "action": "stroke, stiffness",
+}
+_TOUCH = {"observed": "tip position, finger angle", "hidden": "both bumps"}
+_SEEN = {"observed": "tip position, finger angle, both bumps"}
+ENVS |= {
+    "bumps-normal-test-v0": EnvInfo(
+        kwargs={"task": "normal-test"},
+        skill="feel, count and remember touches; act to find out",
+        oracle="bumps-normal-test-mdp-v0",
+        **_TOUCH,
+        **_BUMPS,
+    ),
+    "bumps-normal-test-mdp-v0": EnvInfo(
+        kwargs={"task": "normal-test", "full_state": True},
+        oracle="bumps-normal-test-mdp-v0",
+        **_SEEN,
+        **_BUMPS,
+    ),
+    "pbc-bumps-normal-pomdp-v0": EnvInfo(
+        kwargs={"task": "normal"},
+        skill="as bumps-normal-test, with a free layout",
+        oracle="pbc-bumps-normal-mdp-v0",
+        **_TOUCH,
+        **_BUMPS,
+    ),
+    "pbc-bumps-normal-mdp-v0": EnvInfo(
+        kwargs={"task": "normal", "full_state": True},
+        oracle="pbc-bumps-normal-mdp-v0",
+        **_SEEN,
+        **_BUMPS,
+    ),
+}
+
+# ---- pybullet locomotion (envs/locomotion.py) ----
+
+_LOCOMOTION = {
+    "entry_point": "envs.locomotion:Locomotion",
+    "max_episode_steps": 1000,
+    "action": "joint torques",
+}
+for _robot, _full in {
+    "halfcheetah": "HalfCheetahBulletEnv-v0",
+    "ant": "AntBulletEnv-v0",
+    "hopper": "HopperBulletEnv-v0",
+    "walker2d": "Walker2DBulletEnv-v0",
+}.items():
+    ENVS[_full] = EnvInfo(
+        kwargs={"robot": _robot},
+        observed="posture, velocities, foot contacts",
+        oracle=_full,
+        **_LOCOMOTION,
+    )
+    ENVS[f"{_robot}-p-v0"] = EnvInfo(
+        kwargs={"robot": _robot, "observed": "p"},
+        observed="posture, foot contacts",
+        hidden="velocities of body and joints",
+        skill="differentiate noisy, contact-rich motion",
+        oracle=_full,
+        **_LOCOMOTION,
+    )
+    ENVS[f"{_robot}-v-v0"] = EnvInfo(
+        kwargs={"robot": _robot, "observed": "v"},
+        observed="velocities of body and joints",
+        hidden="posture, foot contacts",
+        skill="integrate velocities from a known start",
+        oracle=_full,
+        **_LOCOMOTION,
+    )
