@@ -41,7 +41,7 @@ def parse_args(argv=None):
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
 
     add = parser.add_argument_group("entropy").add_argument
-    add("--alpha", type=number(0), help="fixed weight of the entropy; learned if not set")
+    add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
 
     add = parser.add_argument_group("memory").add_argument
@@ -49,12 +49,8 @@ def parse_args(argv=None):
     add("--context-length", type=integer(0), default=200, help="steps before them [env steps]")
     add("--rnn", choices=["lstm", "gru"], default="lstm", help="kind of memory")
     add("--rnn-dim", type=integer(1), default=32, help="width of the memory")
-    add(
-        "--memory-input",
-        choices=["obs", "obs-action", "obs-action-reward"],
-        default="obs-action",
-        help="what the memory reads: observation, previous action, previous reward",
-    )
+    inputs = ["obs", "obs-action", "obs-action-reward"]
+    add("--memory-input", choices=inputs, default="obs-action", help="what the memory reads")
     return parser.parse(argv)
 
 
@@ -141,30 +137,24 @@ class ReplayBuffer:
         action = np.zeros((batch_size, T, episode["action"].shape[1]), np.float32)
         reward, terminated, mask = np.zeros((3, batch_size, T, 1), np.float32)
         for b, (episode, end) in enumerate(chosen):
-            copy_last(episode["obs"][: end + 1], obs[b])
-            copy_last(episode["action"][:end], action[b])
-            copy_last(episode["reward"][:end], reward[b])
-            copy_last(episode["terminated"][:end], terminated[b])
-            mask[b, max(0, T - end) :] = 1
+            n = min(end, total)
+            obs[b, total - n :] = episode["obs"][end - n : end + 1]
+            n = min(end, T)
+            action[b, T - n :] = episode["action"][end - n : end]
+            reward[b, T - n :] = episode["reward"][end - n : end]
+            terminated[b, T - n :] = episode["terminated"][end - n : end]
+            mask[b, T - n :] = 1
         return [torch.from_numpy(x) for x in (obs, action, reward, terminated, mask)]
-
-
-def copy_last(steps, row):
-    """Fills `row` from its end on with the last of `steps`; what is left stays as it is."""
-    n = min(len(steps), len(row))
-    row[len(row) - n :] = steps[len(steps) - n :]
 
 
 # ---- 3. Networks ----
 
 
-def mlp(input_dim, hidden_dims, output_dim, layer_norm=False):
+def mlp(input_dim, hidden_dims, output_dim):
+    # LayerNorm keeps the critics' values in bounds where replay has no data (arXiv:2302.02948).
     layers = []
     for hidden_dim in hidden_dims:
-        layers.append(nn.Linear(input_dim, hidden_dim))
-        if layer_norm:
-            layers.append(nn.LayerNorm(hidden_dim))
-        layers.append(nn.ReLU())
+        layers += [nn.Linear(input_dim, hidden_dim), nn.LayerNorm(hidden_dim), nn.ReLU()]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
@@ -181,10 +171,12 @@ class Memory(nn.Module):
         # Without biases a state of 0 stays 0 for as long as the input is 0. So padding before an
         # episode changes nothing; the input that is 1 on real steps takes the place of the biases.
         self.rnn = cell(obs_dim, args.rnn_dim, batch_first=True, bias=False)
+        self.register_buffer("input_scale", torch.ones(obs_dim))  # see set_scales
         self.feat_dim = args.rnn_dim + obs_dim
 
     def forward(self, obs, hidden=None):
         """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it"""
+        obs = obs / self.input_scale
         feat, hidden = self.rnn(obs, hidden)
         return torch.cat([feat, obs], dim=-1), hidden
 
@@ -214,31 +206,19 @@ class Actor(nn.Module):
         return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
 
 
-class QNetwork(nn.Module):
-    """A critic: the expected return after `action`."""
-
-    def __init__(self, feat_dim, action_dim, hidden_dims):
-        super().__init__()
-        # LayerNorm keeps values in bounds where replay has no data (arXiv:2302.02948).
-        self.net = mlp(feat_dim + action_dim, hidden_dims, 1, layer_norm=True)
-
-    def forward(self, feat, action):
-        """(..., feat_dim), (..., action_dim) -> (..., 1)"""
-        return self.net(torch.cat([feat, action], dim=-1))
-
-
 class Critics(nn.Module):
-    """A memory and two Q-networks: they err differently, and the lower of the two is trusted."""
+    """A memory and two estimates of the return after `action`; the lower of the two is trusted."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
         self.rnn = Memory(obs_dim, args)
-        self.qf1 = QNetwork(self.rnn.feat_dim, action_dim, args.hidden_dims)
-        self.qf2 = QNetwork(self.rnn.feat_dim, action_dim, args.hidden_dims)
+        self.qf1 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1)
+        self.qf2 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1)
 
     def forward(self, feat, action):
         """(..., feat_dim), (..., action_dim) -> q1, q2, both (..., 1)"""
-        return self.qf1(feat, action), self.qf2(feat, action)
+        feat = torch.cat([feat, action], dim=-1)
+        return self.qf1(feat), self.qf2(feat)
 
 
 class Agent(nn.Module):
@@ -249,8 +229,7 @@ class Agent(nn.Module):
         self.actor = Actor(obs_dim, action_dim, args)
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
-        alpha = 1.0 if args.alpha is None else args.alpha
-        self.log_alpha = nn.Parameter(torch.tensor(alpha).log())
+        self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
         self.to(args.device)
 
     @torch.no_grad()
@@ -276,14 +255,11 @@ def reset_hidden(hidden, ended):
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
 
-    reward, terminated, next_value: (B, 1) or (B, T, 1).
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation.
-    Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
     """
-    if not reward.shape == terminated.shape == next_value.shape:
-        shapes = [tuple(x.shape) for x in (reward, terminated, next_value)]
-        raise ValueError(f"reward, terminated and next_value must have equal shapes, not {shapes}")
+    # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
+    assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
 
@@ -300,8 +276,7 @@ def actor_loss(log_prob, q1, q2, alpha):
 def alpha_loss(log_alpha, log_prob, target_entropy):
     """Raises alpha while the entropy, -log_prob, is below its target, per element.
 
-    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha as in the authors' first
-    code: the same sign, and steps that do not shrink with alpha.
+    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha, as in the authors' code.
     """
     return -log_alpha * (log_prob.detach() + target_entropy)
 
@@ -309,6 +284,21 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
 def masked_mean(x, mask):
     """Mean over real steps: padding touches neither the sum nor the count.  x, mask: (B, T, 1)"""
     return (x * mask).sum() / mask.sum()
+
+
+@torch.no_grad()
+def set_scales(agent, buffer):
+    """Two scales come from the random steps, not from the papers.
+
+    The memories divide each input by its largest absolute value: large inputs, such as speeds,
+    would saturate the gates, and small ones drown. Alpha is a price in rewards, so it starts at
+    their mean size: where they are around -6, a policy that starts at 1 stops exploring soon.
+    """
+    obs = np.concatenate([episode["obs"] for episode in buffer.episodes])
+    for rnn in (agent.actor.rnn, agent.critics.rnn, agent.critics_target.rnn):
+        rnn.input_scale.copy_(torch.from_numpy(np.abs(obs).max(axis=0).clip(min=0.1)))
+    reward = np.concatenate([episode["reward"] for episode in buffer.episodes])
+    agent.log_alpha.fill_(np.log(np.abs(reward).mean().clip(min=0.01)))
 
 
 # ---- 5. Update ----
@@ -335,15 +325,12 @@ def soft_update(target, online, tau):
 
 
 def update(agent, optimizers, batch, args):
-    """One gradient step for each network: critics, actor, alpha, then the targets.
-
-    Gradients go back through the memory to the first step of the context.
-    """
+    """One gradient step for each network: critics, actor, alpha, then the targets."""
     obs, action, reward, terminated, mask = batch
     K = obs.shape[1] - action.shape[1] - 1  # steps of context, which have no loss
     alpha = agent.log_alpha.exp().detach()
-    # Features of steps 0 .. T, all (B, T + 1, feat_dim): of steps 0 .. T - 1 actions and values are
-    # learned, steps 1 .. T give the next values.
+    # Features of steps 0 .. T, (B, T + 1, feat_dim), with gradients through the context, too. Of
+    # steps 0 .. T - 1 actions and values are learned, steps 1 .. T give the next values.
     actor_feat = agent.actor.rnn(obs)[0][:, K:]
     qf_feat = agent.critics.rnn(obs)[0][:, K:]
 
@@ -426,10 +413,11 @@ def main(args):
             set_lr(optimizers, args.lr * max(0, 1 - global_step / args.total_steps))
         due = int((global_step - args.learning_starts) * args.updates_per_step)
         while num_updates < due and buffer.episodes:
+            if num_updates == 0:
+                set_scales(agent, buffer)
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            losses = update(agent, optimizers, batch, args)
-            run.add_losses(global_step, losses)
+            run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 
         # Show, evaluate and save, each when it is time

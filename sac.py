@@ -38,7 +38,7 @@ def parse_args(argv=None):
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
 
     add = parser.add_argument_group("entropy").add_argument
-    add("--alpha", type=number(0), help="fixed weight of the entropy; learned if not set")
+    add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
     return parser.parse(argv)
 
@@ -131,29 +131,19 @@ class Actor(nn.Module):
         return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
 
 
-class QNetwork(nn.Module):
-    """A critic: the expected return after `action`."""
+class Critics(nn.Module):
+    """Two networks for the expected return after `action`: they err differently, and the lower of
+    the two is trusted."""
 
     def __init__(self, feat_dim, action_dim, hidden_dims):
         super().__init__()
-        self.net = mlp(feat_dim + action_dim, hidden_dims, 1)
-
-    def forward(self, feat, action):
-        """(..., feat_dim), (..., action_dim) -> (..., 1)"""
-        return self.net(torch.cat([feat, action], dim=-1))
-
-
-class Critics(nn.Module):
-    """Two Q-networks: they err differently, and the lower of the two is trusted."""
-
-    def __init__(self, obs_dim, action_dim, args):
-        super().__init__()
-        self.qf1 = QNetwork(obs_dim, action_dim, args.hidden_dims)
-        self.qf2 = QNetwork(obs_dim, action_dim, args.hidden_dims)
+        self.qf1 = mlp(feat_dim + action_dim, hidden_dims, 1)
+        self.qf2 = mlp(feat_dim + action_dim, hidden_dims, 1)
 
     def forward(self, feat, action):
         """(..., feat_dim), (..., action_dim) -> q1, q2, both (..., 1)"""
-        return self.qf1(feat, action), self.qf2(feat, action)
+        feat = torch.cat([feat, action], dim=-1)
+        return self.qf1(feat), self.qf2(feat)
 
 
 class Agent(nn.Module):
@@ -162,7 +152,7 @@ class Agent(nn.Module):
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
         self.actor = Actor(obs_dim, action_dim, args.hidden_dims)
-        self.critics = Critics(obs_dim, action_dim, args)
+        self.critics = Critics(obs_dim, action_dim, args.hidden_dims)
         self.critics_target = copy.deepcopy(self.critics)
         alpha = 1.0 if args.alpha is None else args.alpha
         self.log_alpha = nn.Parameter(torch.tensor(alpha).log())
@@ -213,6 +203,15 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
     return -log_alpha * (log_prob.detach() + target_entropy)
 
 
+@torch.no_grad()
+def start_alpha(agent, reward):
+    """Alpha is a price in rewards, so it starts at the mean size of those of the random steps.
+
+    Not in the papers. Where rewards are around -6, a policy that starts at 1 stops exploring soon.
+    """
+    agent.log_alpha.fill_(reward.abs().mean().clamp(min=0.01).log())
+
+
 # ---- 5. Update ----
 
 
@@ -261,9 +260,8 @@ def update(agent, optimizers, batch, args):
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
-    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "alpha": alpha}
-    losses["entropy"] = -log_prob.mean()
-    losses["q_mean"] = torch.min(q1, q2).mean()
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": torch.min(q1, q2).mean()}
+    losses |= {"alpha": alpha, "entropy": -log_prob.mean()}
     if args.alpha is None:
         losses["alpha_loss"] = alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean()
         optimizers["alpha"].zero_grad()
@@ -318,6 +316,8 @@ def main(args):
             set_lr(optimizers, args.lr * max(0, 1 - global_step / args.total_steps))
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
+            if num_updates == 0 and args.alpha is None:
+                start_alpha(agent, reward=batch[2])
             losses = update(agent, optimizers, batch, args)
             run.add_losses(global_step, losses)
             num_updates += 1

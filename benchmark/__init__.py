@@ -1,11 +1,13 @@
-"""What the benchmark tools share: finding scripts, checking environments, reading progress.csv."""
+"""What the benchmark tools share: scripts, environments, run folders, reading progress.csv."""
 
 import csv
 import difflib
 import importlib.util
+import itertools
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,8 @@ def find_script(name):
     """
     path = Path(name)
     if path.suffix != ".py":
-        places = [ROOT / f"{name}.py", ROOT / "benchmark" / f"{name}.py"]
+        folders = (ROOT, ROOT / "benchmark", ROOT / "benchmark" / "variants")
+        places = [folder / f"{name}.py" for folder in folders]
         path = next((place for place in places if place.exists()), places[0])
     if not path.is_file():
         known = [p.stem for p in ROOT.glob("*.py")]
@@ -36,12 +39,50 @@ def find_script(name):
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def make_folder(path):
-    """Makes a folder and those above it; UserError if that cannot be."""
+def import_script(name):
+    """The module of a script, or of a variant of one."""
+    path = find_script(name)
+    sys.path.insert(0, str(path.resolve().parent))  # a variant imports from its folder
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def open_run(path, *options):
+    """The agent that a run folder or checkpoint holds, and environments to evaluate it in.
+
+    options: of the script that wrote it, such as "--seed", "3".
+    """
+    import torch
+
+    from common.checkpoint import NAME
+    from common.evaluate import load_agent
+
+    file = Path(path) / NAME if Path(path).is_dir() else Path(path)
     try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+        script = torch.load(file, map_location="cpu", weights_only=True)["script"]
+    except OSError:
+        raise
+    except Exception as error:  # a file of another kind can fail in many ways
+        raise UserError(f"{file} is not a checkpoint of this project") from error
+    module = import_script(script)
+    args = module.parse_args(["--evaluate", str(path), *map(str, options)])
+    return load_agent(args, script, module.Agent)
+
+
+def file_name(env_id):
+    """An environment's id as the names of run folders have it."""
+    return env_id.replace(":", "_").replace("/", "_")
+
+
+def move_aside(folder):
+    """Renames a run folder that nothing can go on from, to a name that is no run's."""
+    name = f"{folder.name.replace('__', '_')}_unfinished"
+    for k in itertools.count(1):
+        aside = folder.with_name(f"{name}_{k}")
+        if not aside.exists():
+            return folder.rename(aside)
 
 
 def check_package(name):
@@ -54,10 +95,10 @@ def check_env_id(env_id):
     """Raises UserError if there is no such environment. Those that are known are not built."""
     import gymnasium as gym
 
-    import envs
     from common.envs import make_env
+    from envs.table import find
 
-    if envs.find(env_id) is None and env_id not in gym.registry:
+    if find(env_id) is None and env_id not in gym.registry:
         make_env(env_id).close()
 
 
@@ -72,7 +113,10 @@ def read_curve(path):
         raise ValueError("it is empty")
     if not text.endswith("\n"):
         raise ValueError(f"line {text.count(chr(10)) + 1} is cut off")
-    header, *lines = csv.reader(text.splitlines())
+    try:
+        header, *lines = csv.reader(text.splitlines())
+    except csv.Error as error:
+        raise ValueError(error) from error
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise ValueError(f"column {missing[0]} is missing")

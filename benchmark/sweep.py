@@ -6,12 +6,14 @@
 
 What stands after `--` goes to every run. Started again, the same command finishes what is missing
 and repeats nothing: a run is finished when its progress.csv has reached the last step; otherwise it
-goes on from its checkpoint, or from the start if it has none. All state is in the run folders.
+goes on from its checkpoint; if it has none, its folder is moved aside and it starts anew. All state
+is in the run folders.
 
 Docs: docs/sweeps.md
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import re
@@ -31,32 +33,26 @@ from pathlib import Path
 from benchmark import (
     check_env_id,
     child_env,
+    file_name,
     find_script,
-    make_folder,
+    move_aside,
     read_curve,
     usable_cores,
 )
-from common.cli import WAITED, Parser, file_name, integer, number, process_seconds, run_cli
+from common.cli import Parser, integer, number, run_cli
 from common.errors import UserError
 
-try:
-    import fcntl
-except ImportError:  # not on Windows: there, do not start two sweeps in one folder
-    fcntl = None
-
-CHECKPOINTS = ("checkpoint.pt", "checkpoint.previous.pt")
 # What the sweep itself says to a script, and what to do instead of saying it.
 OWN = {
     "--seed": "use --seeds of the sweep",
     "--env-id": "use --env-ids of the sweep",
     "--num-threads": "use --threads of the sweep",
-    "--log-dir": "use --log-dir of the sweep",
-    "--run-name": "use --tag of the sweep",
+    "--run-dir": "use --log-dir and --tag of the sweep",
     "--resume": "give the same command again",
     "--evaluate": "run the script itself",
 }
 # What may differ between two commands of one run: where, how long, and on what.
-FREE = ("--log-dir", "--run-name", "--num-threads", "--device", "--total-steps")
+FREE = ("--run-dir", "--num-threads", "--device", "--total-steps")
 DRAW_EVERY = 1.0  # [s], the table
 
 
@@ -124,9 +120,8 @@ class Run:
 
     def fresh_command(self):
         """The words of the command line that starts this run."""
-        where = ["--run-name", self.name, "--log-dir", str(self.log_dir)]
-        threads = ["--num-threads", str(self.threads)]
-        return ["python", str(self.script), *self.options, *where, *threads]
+        where = ["--run-dir", str(self.folder), "--num-threads", str(self.threads)]
+        return ["python", str(self.script), *self.options, *where]
 
     def command(self):
         """What brings this run to its end from where it stands now, None if it is there."""
@@ -136,12 +131,12 @@ class Run:
             # Arguments come from the checkpoint, the number of threads too: it can change results.
             more = ["--total-steps", str(self.total_steps)] if self.total_steps else []
             return ["python", str(self.script), "--resume", str(self.folder), *more]
-        # Killed before its first checkpoint: nothing in there can be used.
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            move_aside(self.folder)  # stopped before its first checkpoint
         return self.fresh_command()
 
     def has_checkpoint(self):
-        return any((self.folder / name).exists() for name in CHECKPOINTS)
+        return (self.folder / "checkpoint.pt").exists()
 
     def target(self):
         """The last step, None while it is not known."""
@@ -218,8 +213,6 @@ def read_config(path):
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read --config {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"--config {path} is not a text file") from error
     variables, commands = {}, []
@@ -317,18 +310,17 @@ def take(run, wait=False):
     The process that is started inherits the lock, so that even one whose sweep was killed is not
     joined by a second one. wait: until it is free.
     """
-    make_folder(run.log.parent)
+    run.log.parent.mkdir(parents=True, exist_ok=True)
     log = open(run.log, "a")  # noqa: SIM115
-    if fcntl:
-        try:
-            fcntl.flock(log, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            log.close()
-            return None
-        except OSError as error:  # some shared file systems
-            raise UserError(
-                f"{run.log} cannot be locked ({error.strerror}); choose a --log-dir on another disk"
-            ) from error
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        log.close()
+        return None
+    except OSError as error:  # some shared file systems
+        raise UserError(
+            f"{run.log} cannot be locked ({error.strerror}); choose a --log-dir on another disk"
+        ) from error
     return log
 
 
@@ -341,19 +333,40 @@ def announce(log, command):
     os.fsync(log.fileno())  # `check_same` relies on the first line
 
 
+def start(run, command, log, output):
+    """The process of a run, which holds the lock of its log for as long as it lives."""
+    return subprocess.Popen(
+        [sys.executable, *command[1:]],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+        env=child_env(run.threads),
+        pass_fds=(log.fileno(),),
+        # Ctrl-C reaches the sweep alone, which then asks every run once to save and stop.
+        start_new_session=True,
+    )
+
+
 def run_here(run):
-    """Turns this process into the run, so that signals and the exit code are its own."""
+    """Runs it as if this process were the run: its output, signals and exit code."""
     log = take(run, wait=True)
     command = run.command()
     if command is None:
         print(f"{run.name} is finished")
         return 0
     announce(log, command)
-    os.set_inheritable(log.fileno(), True)  # with the lock
     print(shlex.join(command), flush=True)
-    # The run counts its time from the start of its process, which was this one until now.
-    env = child_env(run.threads) | {WAITED: str(process_seconds())}
-    os.execve(sys.executable, [sys.executable, *command[1:]], env)
+    process = start(run, command, log, None)
+    for number_ in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number_, lambda number_, _: process.send_signal(number_))
+    code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def end_with_parent():
+    """From now on this process is asked to stop when the one that started it dies (on Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 # ---- 3. Where to run ----
@@ -388,22 +401,8 @@ class LocalPool:
                 ended.append((run, 0))
                 continue
             announce(log, command)
-            self.running[run.name] = run, self._start(run, command, log), log
+            self.running[run.name] = run, start(run, command, log, log), log
         return ended
-
-    def _start(self, run, command, log):
-        libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-        return subprocess.Popen(
-            [sys.executable, *command[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=child_env(run.threads),
-            # Ctrl-C reaches the sweep alone, which then asks every run once to save and stop.
-            start_new_session=True,
-            # Where the sweep is killed, its runs are asked, too (1 is PR_SET_PDEATHSIG).
-            preexec_fn=(lambda: libc.prctl(1, signal.SIGTERM)) if libc else None,
-        )
 
     def is_running(self, run):
         return run.name in self.running
@@ -430,7 +429,7 @@ class RayPool:
         task = self.ray.remote(num_cpus=cpus, num_gpus=args.gpus_per_run, max_retries=-1)(_ray_task)
         self.refs = {}
         for run, k in zip(runs, numbers, strict=True):
-            make_folder(run.log.parent)
+            run.log.parent.mkdir(parents=True, exist_ok=True)
             command = ["-m", "benchmark.sweep", "--index", str(k), *args.argv]
             ref = task.remote([sys.executable, *command], str(run.log.absolute()), os.getcwd())
             self.refs[ref] = run
@@ -461,14 +460,10 @@ class RayPool:
 
 def _ray_task(command, log, folder):
     """Runs on a node. Imports here: Ray sends this function, not this file."""
-    import ctypes
     import signal
     import subprocess
-    import sys
     import time
 
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    ask_to_stop = (lambda: libc.prctl(1, signal.SIGTERM)) if libc else None
     # A worker of a cluster that was started in the background ignores it, and so `ray.cancel`.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with open(log, "a") as out:
@@ -479,7 +474,6 @@ def _ray_task(command, log, folder):
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=ask_to_stop,
         )
         try:
             while process.poll() is None:
@@ -624,6 +618,8 @@ def main(args):
             raise UserError(
                 f"--index {args.index} is not one of the {len(runs)} runs, 0 is the first"
             )
+        if args.ray is not None:  # this is a task on a node
+            end_with_parent()
         return run_here(runs[args.index])
 
     missing = [(k, run) for k, run in enumerate(runs) if not run.finished()]

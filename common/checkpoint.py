@@ -4,7 +4,6 @@ A checkpoint is an ordinary PyTorch file (`torch.load(path, weights_only=True)` 
 SHA-256 appended. Replay memory is stored beside it, see common/replay_files.py.
 """
 
-import contextlib
 import hashlib
 import io
 import os
@@ -17,7 +16,7 @@ from common.errors import RunError, UserError
 
 VERSION = 2  # of the layout; raised when old files can no longer be read
 MAGIC = b"sha256:"
-NAME, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+NAME = "checkpoint.pt"
 
 
 def write_file(path, *chunks):
@@ -31,61 +30,45 @@ def write_file(path, *chunks):
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}; the old file is kept") from error
 
 
 def save_checkpoint(folder, state):
-    """Makes `state` the newest checkpoint of the run folder and keeps the one before it.
+    """Writes `state` as the checkpoint of the run folder, in the place of the one before.
 
     state: a dict of tensors, numbers, strings, lists and dicts; must name its "script".
     """
-    folder = Path(folder)
     buffer = io.BytesIO()
     torch.save({"version": VERSION, **state}, buffer)
     data = buffer.getbuffer()
-    newest = folder / ".checkpoint.new"
-    write_file(newest, data, MAGIC, hashlib.sha256(data).hexdigest().encode())
-    try:
-        if (folder / NAME).exists():
-            os.replace(folder / NAME, folder / PREVIOUS)
-        os.replace(newest, folder / NAME)
-    except OSError as error:
-        raise RunError(f"cannot write {folder / NAME}: {error.strerror}") from error
+    write_file(Path(folder) / NAME, data, MAGIC, hashlib.sha256(data).hexdigest().encode())
 
 
-def load_checkpoint(path, script):
-    """The state saved at `path` (a checkpoint file, or a run folder for its newest one).
+def load_checkpoint(path, script, device="cpu"):
+    """The state saved at `path`, a checkpoint file or a run folder, with tensors on `device`.
 
     Raises UserError in one line if it is missing, damaged, of another script or version, or not a
     checkpoint of ours. Nothing in the file is ever executed.
     """
     path = Path(path)
     if path.is_dir():
-        # Killed between the two moves of save_checkpoint, a folder has only the previous one.
-        found = [path / name for name in (NAME, PREVIOUS) if (path / name).exists()]
-        if not found:
-            raise UserError(f"{path} holds no checkpoint; a run writes one at each evaluation")
-        path = found[0]
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read checkpoint {path}: {error.strerror}") from error
+        path = path / NAME
+        if not path.exists():
+            raise UserError(f"{path} is not there; a run writes one at each evaluation")
+    data = path.read_bytes()
     tail = len(MAGIC) + 64
     body = memoryview(data)[:-tail]
     if len(data) <= tail or data[-tail:-64] != MAGIC:
         raise UserError(f"{path} is not a complete checkpoint of this project")
     if hashlib.sha256(body).hexdigest().encode() != data[-64:]:
-        other = path.with_name(PREVIOUS)
-        hint = f"; the one before it is {other}" if other.exists() and other != path else ""
-        raise UserError(f"{path} is damaged: its checksum does not match{hint}")
+        raise UserError(f"{path} is damaged: its checksum does not match")
     try:
         with warnings.catch_warnings():  # the error says enough
             warnings.simplefilter("ignore")
-            state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+            state = torch.load(io.BytesIO(body), map_location=device, weights_only=True)
     except Exception as error:  # a crafted file can fail in many ways
         raise UserError(f"{path} is refused: it holds something other than plain data") from error
     if not isinstance(state, dict) or "script" not in state:

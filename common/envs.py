@@ -2,16 +2,14 @@
 
 import difflib
 import importlib
-import sys
-import zlib
-from functools import cache, partial
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
 
 from common.errors import RunError, UserError
-from envs.table import ENVS, find
-from envs.wrappers import RnnInput
+from envs.table import ENVS, register
+from envs.wrappers import RnnInput, SeededEpisodes, say_once
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
 
@@ -66,31 +64,15 @@ def make_env(env_id, seed=0, render_mode=None, memory_input=None):
     except UserError:
         env.close()
         raise
-    if not _has_time_limit(env):
+    if env.spec.max_episode_steps is None:
         # An episode that never ends would never be evaluated either.
-        _say_once(f"{env_id} has no time limit: episodes end after {LONGEST_EPISODE} steps")
+        say_once(f"{env_id} registers no time limit: episodes end after {LONGEST_EPISODE} steps")
         env = gym.wrappers.TimeLimit(env, LONGEST_EPISODE)
     env = gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
     env = gym.wrappers.RecordEpisodeStatistics(env)
-    if memory_input is not None:
+    if memory_input is not None and len(env.observation_space.shape) == 1:
         env = RnnInput(env, memory_input)
     return SeededEpisodes(env, seed)
-
-
-def register_envs():
-    """Hands the table of environments to Gymnasium, by string: nothing is imported until used."""
-    for env_id in ENVS:
-        _register(env_id)
-
-
-def make_seeds(purpose, *numbers, count=1):
-    """`count` seeds for `purpose`: "training", "evaluation" during it, or a "test" of a policy.
-
-    The purpose is part of what the seeds are made from, so training and evaluation never share
-    a start by accident.
-    """
-    words = [("training", "evaluation", "test").index(purpose) + 1, *numbers]
-    return [int(seed) >> 1 for seed in np.random.SeedSequence(words).generate_state(count)]
 
 
 def check_flat(envs):
@@ -104,24 +86,12 @@ def check_flat(envs):
     return shape[0], envs.single_action_space.shape[0]
 
 
-def _register(env_id):
-    info, known = find(env_id), gym.registry.get(env_id)
-    if info is not None and (known is None or known.entry_point != info.entry_point):
-        gym.registry.pop(env_id, None)  # a package may have taken one of our ids with it
-        gym.register(
-            env_id,
-            entry_point=info.entry_point,
-            max_episode_steps=info.max_episode_steps,
-            kwargs=info.kwargs,
-        )
-
-
 def _make(env_id, render_mode):
     module, _, name = env_id.rpartition(":")
     try:
         if module:
             importlib.import_module(module)
-        _register(name)
+        register(name)
         # The passive checker repeats on every step what SeededEpisodes checks.
         drawing = {"render_mode": render_mode} if render_mode else {}  # not every class takes it
         return gym.make(name, disable_env_checker=True, **drawing)
@@ -133,7 +103,8 @@ def _make(env_id, render_mode):
             hint = f"is {error.name} a module in this folder, or on PYTHONPATH?"
         raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
     except gym.error.Error as error:
-        register_envs()
+        for each in ENVS:
+            register(each)
         near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "`python -m envs` lists ours"
         raise UserError(f"unknown environment '{env_id}'; {hint}") from error
@@ -143,131 +114,11 @@ def _make(env_id, render_mode):
         raise UserError(f"{env_id} cannot be made: {type(error).__name__}: {error}") from error
 
 
-def _has_time_limit(env):
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            return True
-        env = env.env
-    return False
-
-
-@cache
-def _say_once(text):
-    print(text, file=sys.stderr)
-
-
 def _check_spaces(env_id, env):
     action, obs = env.action_space, env.observation_space
-    if not isinstance(action, gym.spaces.Box):
-        raise UserError(f"{env_id} has the action space {action}; only continuous ones (Box) work")
-    if len(action.shape) != 1 or not np.isfinite([action.low, action.high]).all():
-        raise UserError(f"{env_id} needs a flat action Box with finite bounds, not {action}")
-    if not np.issubdtype(action.dtype, np.floating):
-        raise UserError(f"{env_id} needs actions that are real numbers, not {action.dtype}")
+    continuous = isinstance(action, gym.spaces.Box) and np.issubdtype(action.dtype, np.floating)
+    if not continuous or len(action.shape) != 1 or not action.is_bounded():
+        raise UserError(f"{env_id} has actions {action}; a flat, continuous, bounded Box is needed")
     if not isinstance(obs, gym.spaces.Box):
-        raise UserError(
-            f"{env_id} has observations of type {type(obs).__name__}; make them a Box with "
-            "gymnasium.wrappers.FlattenObservation"
-        )
-
-
-class SeededEpisodes(gym.Wrapper):
-    """Starts episode k with a seed made from (seed, k); stops at values that are not finite.
-
-    An episode then depends on nothing but its number and its actions. So a checkpoint can hold an
-    episode that is under way as (k, actions so far), and `load_state_dict` plays it again, exactly.
-    Observations become float32 (pictures stay uint8).
-
-    seed: of the run, or (seed of the run, number of the environment).
-    """
-
-    def __init__(self, env, seed):
-        super().__init__(env)
-        self.seed = seed if isinstance(seed, tuple) else (seed, 0)
-        self.episode = -1  # the one under way, -1 before the first reset
-        self.actions, self.steps = bytearray(), 0  # of this episode, as float32
-        self.checksum = 0  # of the last observation
-        space = env.observation_space
-        if space.dtype != np.uint8 or len(space.shape) == 1:
-            low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-            self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        """The next episode of the sequence, or one with exactly the `seed` given."""
-        if seed is None:
-            self.episode += 1
-            seed = make_seeds("training", *self.seed, self.episode)[0]
-        self.actions, self.steps = bytearray(), 0
-        obs, info = self._guard(self.env.reset, seed=seed, options=options)
-        return self._checked(obs), info
-
-    def step(self, action):
-        """One step; RunError names episode and step where something is wrong."""
-        action = np.asarray(action, np.float32)
-        if not np.isfinite(action).all():
-            raise RunError(f"{self._where()}: the policy's action is {action}, learning diverges")
-        self.actions += action.tobytes()
-        self.steps += 1
-        obs, reward, terminated, truncated, info = self._guard(self.env.step, action)
-        reward = self._guard(float, reward)
-        if not np.isfinite(reward):
-            raise RunError(f"{self._where()}: the reward is {reward}")
-        return self._checked(obs), reward, bool(terminated), bool(truncated), info
-
-    def state_dict(self):
-        """Position in the sequence of episodes, in types that torch.save keeps without pickle."""
-        return {
-            "episode": self.episode,
-            "actions": np.frombuffer(self.actions, np.float32).tolist(),
-            "checksum": self.checksum,
-            "shapes": self.shapes(),
-        }
-
-    def load_state_dict(self, state):
-        """Plays the saved episode again up to where it was."""
-        self.check_shapes(state)
-        self.episode = state["episode"] - 1
-        self.reset()
-        for action in np.array(state["actions"], np.float32).reshape(-1, *self.action_space.shape):
-            self.step(action)
-        if self.checksum != state["checksum"]:
-            _say_once(
-                f"{self._where()}: not repeated to the last bit (another machine or version?); "
-                "the run goes on, but is not the same as without the break"
-            )
-
-    def check_shapes(self, state):
-        """UserError if the environment is not the one that a checkpoint was made with."""
-        if state["shapes"] != self.shapes():
-            raise UserError(
-                f"{self._name()} has changed since the checkpoint: the shapes of observation and "
-                f"action were {state['shapes']}, now they are {self.shapes()}"
-            )
-
-    def shapes(self):
-        """The shapes of observation and action."""
-        return [list(self.observation_space.shape), list(self.action_space.shape)]
-
-    def _guard(self, call, *args, **kwargs):
-        try:
-            return call(*args, **kwargs)
-        except (UserError, RunError):
-            raise
-        except Exception as error:
-            raise RunError(f"{self._where()} raised {type(error).__name__}: {error}") from error
-
-    def _checked(self, obs):
-        obs = self._guard(np.array, obs, self.observation_space.dtype)  # a copy: some reuse theirs
-        if obs.shape != self.observation_space.shape:
-            shape = self.observation_space.shape
-            raise RunError(f"{self._where()}: observation of shape {obs.shape} instead of {shape}")
-        if not np.isfinite(obs).all():
-            raise RunError(f"{self._where()}: the observation is not finite: {obs}")
-        self.checksum = zlib.crc32(obs.tobytes())
-        return obs
-
-    def _name(self):
-        return self.spec.id if self.spec else type(self.unwrapped).__name__
-
-    def _where(self):
-        return f"{self._name()}, episode {self.episode}, step {self.steps}"
+        hint = "make them a Box with gymnasium.wrappers.FlattenObservation"
+        raise UserError(f"{env_id} has observations {obs}; {hint}")

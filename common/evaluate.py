@@ -7,14 +7,30 @@ from pathlib import Path
 
 import imageio.v2 as imageio
 import numpy as np
+import torch
 
 from common.checkpoint import load_checkpoint
 from common.cli import refuse_conflicts
-from common.device import set_up_torch
-from common.envs import make_envs, make_seeds
-from common.errors import RunError, UserError
+from common.envs import make_envs
+from common.errors import UserError
+from envs.wrappers import make_seeds
 
 SIDE_BY_SIDE = 10  # environments of an evaluation, at most
+
+
+def set_up_torch(args):
+    """Sets the threads and the seed and says which. UserError if --device is not there."""
+    try:
+        torch.zeros(1, device=args.device).item()
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"--device {args.device} is not available ({reason}); try cpu") from error
+    # Numbers below 1e-38 count as 0: a CPU is many times slower with them, and behind a unit of a
+    # ReLU that is dead, Adam's running mean shrinks to the smallest one and stays there.
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(args.num_threads)
+    torch.manual_seed(args.seed)
+    print(f"{args.device}, {args.num_threads} threads, seed {args.seed}", file=sys.stderr)
 
 
 def make_eval_envs(args, film=False):
@@ -42,7 +58,7 @@ def evaluate(agent, envs, seeds, film=None):
         successes, hidden = {}, None
         while playing.any():
             if film and first == 0 and playing[0]:
-                frames.append(draw(envs.envs[0]))
+                frames.append(envs.envs[0].render())
             action, hidden = agent.act(obs, hidden, deterministic=True)
             obs, reward, terminated, truncated, info = envs.step(action)
             returns += reward * playing
@@ -61,32 +77,15 @@ def evaluate(agent, envs, seeds, film=None):
     return results
 
 
-def draw(env):
-    """A picture of an environment, (H, W, 3) uint8."""
-    try:
-        frame = env.render()
-    except Exception as error:  # of the simulator or the graphics driver
-        hint = "without a display, MuJoCo draws with MUJOCO_GL=egl or osmesa"
-        raise RunError(f"cannot draw {env}: {error}; {hint}") from error
-    if not isinstance(frame, np.ndarray) or frame.ndim != 3:
-        raise UserError(f"{env} does not draw pictures (render_mode 'rgb_array')")
-    # Even sides, which H.264 asks for, by repeating the last row or column.
-    return np.pad(frame, ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0)), "edge")
-
-
 def write_film(path, frames, fps):
-    """Writes (H, W, 3) pictures as .mp4 or .gif, under a temporary name until it is complete."""
-    path = Path(path)
+    """Writes pictures (H, W, 3) as .mp4 or .gif, under a temporary name until it is complete."""
+    if any(frame is None or frame.ndim != 3 for frame in frames):
+        raise UserError("this environment does not draw pictures (render_mode 'rgb_array')")
     temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
-    how = {"duration": 1000 / fps, "loop": 0}
-    if path.suffix != ".gif":
-        how = {"fps": fps, "macro_block_size": 1}
-    try:
-        imageio.mimwrite(temporary, frames, **how)
-        temporary.replace(path)
-    except (OSError, RuntimeError) as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {path}: {str(error).splitlines()[0]}") from error
+    gif = {"duration": 1000 / fps, "loop": 0}
+    mp4 = {"fps": fps, "macro_block_size": 2}  # H.264 asks for even sides
+    imageio.mimwrite(temporary, frames, **(gif if path.suffix == ".gif" else mp4))
+    temporary.replace(path)
 
 
 def evaluate_checkpoint(args, script, make_agent):
@@ -101,12 +100,13 @@ def evaluate_checkpoint(args, script, make_agent):
     seeds = make_seeds("test", args.seed, count=args.eval_episodes)
     results = evaluate(agent, envs, seeds, film)
     envs.close()
+    returns = results["returns"]
     summary = {
         "episodes": len(seeds),
-        "return_mean": statistics.fmean(results["returns"]),
-        "return_std": statistics.pstdev(results["returns"]),
-        "return_min": min(results["returns"]),
-        "return_max": max(results["returns"]),
+        "return_mean": statistics.fmean(returns),
+        "return_std": statistics.pstdev(returns),
+        "return_min": min(returns),
+        "return_max": max(returns),
         "length_mean": statistics.fmean(results["lengths"]),
     }
     if results["successes"]:
@@ -118,7 +118,7 @@ def evaluate_checkpoint(args, script, make_agent):
 
 def load_agent(args, script, make_agent):
     """The agent of the checkpoint `args.evaluate` and environments for it."""
-    state = load_checkpoint(args.evaluate, script)
+    state = load_checkpoint(args.evaluate, script, args.device)
     free = ("evaluate", "eval_episodes", "video", "seed", "device", "num_threads")
     refuse_conflicts(args, state["args"], free)
     saved = Namespace(**state["args"] | {name: getattr(args, name) for name in free})

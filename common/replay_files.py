@@ -2,12 +2,11 @@
 
 Two kinds of replay buffers are known by their attributes. A ring has NumPy arrays of `capacity`
 rows and `num_added`; row number k since the start of the run lies at k % capacity. A buffer of
-episodes has a list `episodes` (dicts of arrays), `num_finished`, the number of episodes finished
-since the start, `open`, the steps of the ones under way, and a method `append`.
+episodes has a list `episodes` (dicts of arrays), `num_finished`, the number of episodes since the
+start of the run, `open`, the steps of those under way, and a method `append`.
 """
 
 import io
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -31,17 +30,22 @@ class ReplayFiles:
 
     def save(self, buffer):
         """Writes what is new and returns what the checkpoint has to know."""
-        episodic = hasattr(buffer, "episodes")
-        end = buffer.num_finished if episodic else buffer.num_added
-        oldest = end - (len(buffer.episodes) if episodic else min(end, buffer.capacity))
-        files = [file for file in self.kept[-1] if file[2] > oldest]
+        state = {}
+        if hasattr(buffer, "episodes"):
+            end, size, take = buffer.num_finished, len(buffer.episodes), _take_episodes
+            state["open"] = [
+                {name: torch.from_numpy(np.array(steps)) for name, steps in episode.items()}
+                for episode in buffer.open
+            ]
+        else:
+            end, size, take = buffer.num_added, min(buffer.num_added, buffer.capacity), _take_rows
+        files = [file for file in self.kept[-1] if file[2] > end - size]
         if not all((self.folder / name).exists() for name, *_ in files):
             files = []  # somebody deleted some: write everything again
-        first = files[-1][2] if files else oldest
+        first = files[-1][2] if files else end - size
         if first < end:
-            arrays = (_take_episodes if episodic else _take_rows)(buffer, first, end)
             data = io.BytesIO()
-            np.savez(data, **arrays)
+            np.savez(data, **take(buffer, first, end))
             name = f"{first:012d}-{end:012d}.npz"
             write_file(self.folder / name, data.getbuffer())
             files.append([name, first, end, zlib.crc32(data.getbuffer())])
@@ -50,65 +54,52 @@ class ReplayFiles:
         for path in [*self.folder.glob("*.npz"), *self.folder.glob(".*.tmp")]:
             if path.name not in names:
                 path.unlink(missing_ok=True)
-        state = {"files": files, "end": end, "oldest": oldest}
-        if episodic:
-            state["open"] = [
-                {name: torch.from_numpy(np.array(steps)) for name, steps in episode.items()}
-                for episode in buffer.open
-            ]
-        return state
+        return state | {"files": files, "end": end, "size": size}
 
     def load(self, buffer, state):
         """Puts back exactly what the checkpoint knew. Raises UserError on damaged files."""
         for name, first, end, checksum in state["files"]:
-            path = self.folder / name
-            try:
-                data = path.read_bytes()
-            except OSError as error:
-                raise UserError(f"cannot read replay memory {path}: {error.strerror}") from error
+            data = (self.folder / name).read_bytes()
             if zlib.crc32(data) != checksum:
-                raise UserError(f"{path} is damaged: its checksum does not match")
-            try:
-                with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                    put = _put_episodes if hasattr(buffer, "episodes") else _put_rows
-                    put(buffer, arrays, first, end, state["oldest"])
-            except (ValueError, LookupError, zipfile.BadZipFile) as error:
-                raise UserError(f"{path} does not fit this run: {error}") from error
-        if hasattr(buffer, "episodes"):
-            buffer.num_finished = state["end"]
-            for episode, saved in zip(buffer.open, state["open"], strict=True):
-                episode.update((name, list(steps.numpy())) for name, steps in saved.items())
-        else:
-            buffer.num_added = state["end"]
+                raise UserError(f"{self.folder / name} is damaged: its checksum does not match")
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                if "open" in state:
+                    _put_episodes(buffer, arrays, max(0, state["end"] - state["size"] - first))
+                else:
+                    _put_rows(buffer, arrays, first, end)
         self.kept = [state["files"], state["files"]]
-
-
-def _arrays(buffer):
-    return {name: x for name, x in vars(buffer).items() if isinstance(x, np.ndarray)}
+        if "open" not in state:
+            buffer.num_added = state["end"]
+            return
+        buffer.num_finished = state["end"]
+        for episode, saved in zip(buffer.open, state["open"], strict=True):
+            episode.update((name, list(steps.numpy())) for name, steps in saved.items())
 
 
 def _take_rows(buffer, first, end):
     rows = np.arange(first, end) % buffer.capacity
-    return {name: array[rows] for name, array in _arrays(buffer).items()}
+    return {name: x[rows] for name, x in vars(buffer).items() if isinstance(x, np.ndarray)}
 
 
-def _put_rows(buffer, arrays, first, end, oldest):
+def _put_rows(buffer, arrays, first, end):
     rows = np.arange(first, end) % buffer.capacity
-    for name, array in _arrays(buffer).items():
-        array[rows] = arrays[name]
+    for name in arrays:
+        getattr(buffer, name)[rows] = arrays[name]
 
 
 def _take_episodes(buffer, first, end):
-    episodes = buffer.episodes[first - end :]
-    arrays = {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}
-    lengths = {f"{name}_lengths": [len(e[name]) for e in episodes] for name in episodes[0]}
-    return arrays | lengths
+    """All episodes one after another in one array for each name, and their lengths."""
+    arrays = {}
+    for name in buffer.episodes[-1]:
+        parts = [episode[name] for episode in buffer.episodes[first - end :]]
+        arrays[name] = np.concatenate(parts)
+        arrays[f"{name} lengths"] = np.array([len(part) for part in parts])
+    return arrays
 
 
-def _put_episodes(buffer, arrays, first, end, oldest):
-    names = [name for name in arrays if f"{name}_lengths" in arrays]
-    columns = [np.split(arrays[n], np.cumsum(arrays[f"{n}_lengths"])[:-1]) for n in names]
-    for k, episode in enumerate(zip(*columns, strict=True), start=first):
-        if k >= oldest:
-            # A copy, as np.split gives views, which would keep all episodes of the file in memory.
-            buffer.append({name: x.copy() for name, x in zip(names, episode, strict=True)})
+def _put_episodes(buffer, arrays, num_too_old):
+    names = [name for name in arrays if not name.endswith(" lengths")]
+    columns = [np.split(arrays[n], np.cumsum(arrays[f"{n} lengths"])[:-1]) for n in names]
+    for parts in list(zip(*columns, strict=True))[num_too_old:]:
+        # Copies: the parts are views, which would keep all episodes of the file in memory.
+        buffer.append({name: part.copy() for name, part in zip(names, parts, strict=True)})

@@ -92,16 +92,16 @@ def describe(env_id):
     kwargs |= {"rgb": bool(match["rgb"])} if pixels else {"observed": view}
     frames = f"{stack} frames of " if stack > 1 else ""
     seen, hidden, skill = _TEXTS["img" if pixels else view]
-    return dict(
-        entry_point=f"envs.dm_control:{'make_pixels' if pixels else 'make_state'}",
-        max_episode_steps=CONTROL_STEPS // skip,
-        kwargs=kwargs,
-        observed=f"{frames}{'colour ' if match['rgb'] else ''}{seen}",
-        hidden=hidden if stack == 1 else "-",
-        action="controls",
-        skill=skill if stack == 1 else "none (stacked)",
-        oracle=f"dmc-{match['domain']}-{match['task']}-v0",
-    )
+    return {
+        "entry_point": f"envs.dm_control:{'make_pixels' if pixels else 'make_state'}",
+        "max_episode_steps": CONTROL_STEPS // skip,
+        "kwargs": kwargs,
+        "observed": f"{frames}{'colour ' if match['rgb'] else ''}{seen}",
+        "hidden": hidden if stack == 1 else "-",
+        "action": "controls",
+        "skill": skill if stack == 1 else "none (stacked)",
+        "oracle": f"dmc-{match['domain']}-{match['task']}-v0",
+    }
 
 
 _TEXTS = {

@@ -6,6 +6,8 @@ Nothing is imported from here until an environment is made: an entry point is a 
 
 from dataclasses import dataclass, field
 
+import gymnasium as gym
+
 
 @dataclass(frozen=True)
 class EnvInfo:
@@ -39,6 +41,19 @@ def find(env_id):
 
     row = describe(env_id)
     return row and EnvInfo(**row)
+
+
+def register(env_id):
+    """Hands an id of ours to Gymnasium, as strings: nothing is imported until it is made."""
+    info, known = find(env_id), gym.registry.get(env_id)
+    if info is not None and (known is None or known.entry_point != info.entry_point):
+        gym.registry.pop(env_id, None)  # a package may have taken one of our ids with it
+        gym.register(
+            env_id,
+            entry_point=info.entry_point,
+            max_episode_steps=info.max_episode_steps,
+            kwargs=info.kwargs,
+        )
 
 
 # ---- Pendulum (envs/pendulum.py) ----

@@ -1,13 +1,16 @@
-"""What several families share: checked actions, frame stacks, the input of recurrent networks."""
+"""Wrappers for all environments, and what several families share: checked actions, frame stacks."""
 
 import math
+import sys
+import zlib
+from functools import cache
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.wrappers import FlattenObservation, FrameStackObservation
 
-from common.errors import UserError
+from common.errors import RunError, UserError
 
 
 def check_action(action, size):
@@ -76,3 +79,121 @@ class RnnInput(gym.Wrapper):
         if self.with_reward:
             parts.append([reward])
         return np.concatenate([*parts, [1]], dtype=np.float32)
+
+
+def make_seeds(purpose, *numbers, count=1):
+    """`count` seeds for `purpose`: "training", "evaluation" during it, or a "test" of a policy.
+
+    The purpose is part of what the seeds are made from, so training and evaluation never share
+    a start by accident.
+    """
+    words = [("training", "evaluation", "test").index(purpose) + 1, *numbers]
+    return [int(seed) >> 1 for seed in np.random.SeedSequence(words).generate_state(count)]
+
+
+@cache
+def say_once(text):
+    """Prints a line on stderr, once in a process."""
+    print(text, file=sys.stderr)
+
+
+class SeededEpisodes(gym.Wrapper):
+    """Starts episode k with a seed made from (seed, k); stops at values that are not finite.
+
+    An episode then depends on nothing but its number and its actions. So a checkpoint can hold an
+    episode that is under way as (k, actions so far), and `load_state_dict` plays it again, exactly.
+    Observations become float32 (pictures stay uint8).
+
+    seed: of the run, or (seed of the run, number of the environment).
+    """
+
+    def __init__(self, env, seed):
+        super().__init__(env)
+        self.seed = seed if isinstance(seed, tuple) else (seed, 0)
+        self.episode = -1  # the one under way, -1 before the first reset
+        self.actions, self.steps = bytearray(), 0  # of this episode, as float32
+        self.checksum = 0  # of the last observation
+        space = env.observation_space
+        if space.dtype != np.uint8 or len(space.shape) == 1:
+            low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+            self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        """The next episode of the sequence, or one with exactly the `seed` given."""
+        if seed is None:
+            self.episode += 1
+            seed = make_seeds("training", *self.seed, self.episode)[0]
+        self.actions, self.steps = bytearray(), 0
+        obs, info = self._guard(self.env.reset, seed=seed, options=options)
+        return self._checked(obs), info
+
+    def step(self, action):
+        """One step; RunError names episode and step where something is wrong."""
+        action = np.asarray(action, np.float32)
+        if not np.isfinite(action).all():
+            raise RunError(f"{self._where()}: the policy's action is {action}, learning diverges")
+        self.actions += action.tobytes()
+        self.steps += 1
+        obs, reward, terminated, truncated, info = self._guard(self.env.step, action)
+        reward = self._guard(float, reward)
+        if not np.isfinite(reward):
+            raise RunError(f"{self._where()}: the reward is {reward}")
+        return self._checked(obs), reward, bool(terminated), bool(truncated), info
+
+    def state_dict(self):
+        """Position in the sequence of episodes, in types that torch.save keeps without pickle."""
+        return {
+            "episode": self.episode,
+            "actions": np.frombuffer(self.actions, np.float32).tolist(),
+            "checksum": self.checksum,
+            "shapes": self.shapes(),
+        }
+
+    def load_state_dict(self, state):
+        """Plays the saved episode again up to where it was."""
+        self.check_shapes(state)
+        self.episode = state["episode"] - 1
+        self.reset()
+        for action in np.array(state["actions"], np.float32).reshape(-1, *self.action_space.shape):
+            self.step(action)
+        if self.checksum != state["checksum"]:
+            say_once(
+                f"{self._where()}: not repeated to the last bit (another machine or version?); "
+                "the run goes on, but is not the same as without the break"
+            )
+
+    def check_shapes(self, state):
+        """UserError if the environment is not the one that a checkpoint was made with."""
+        if state["shapes"] != self.shapes():
+            raise UserError(
+                f"{self._name()} has changed since the checkpoint: the shapes of observation and "
+                f"action were {state['shapes']}, now they are {self.shapes()}"
+            )
+
+    def shapes(self):
+        """The shapes of observation and action."""
+        return [list(self.observation_space.shape), list(self.action_space.shape)]
+
+    def _guard(self, call, *args, **kwargs):
+        try:
+            return call(*args, **kwargs)
+        except (UserError, RunError):
+            raise
+        except Exception as error:
+            raise RunError(f"{self._where()} raised {type(error).__name__}: {error}") from error
+
+    def _checked(self, obs):
+        obs = self._guard(np.array, obs, self.observation_space.dtype)  # a copy: some reuse theirs
+        if obs.shape != self.observation_space.shape:
+            shape = self.observation_space.shape
+            raise RunError(f"{self._where()}: observation of shape {obs.shape} instead of {shape}")
+        if not np.isfinite(obs).all():
+            raise RunError(f"{self._where()}: the observation is not finite: {obs}")
+        self.checksum = zlib.crc32(obs.tobytes())
+        return obs
+
+    def _name(self):
+        return self.spec.id if self.spec else type(self.unwrapped).__name__
+
+    def _where(self):
+        return f"{self._name()}, episode {self.episode}, step {self.steps}"

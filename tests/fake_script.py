@@ -16,8 +16,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--env-id", default="pendulum-p-v0")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--total-steps", type=int)
-parser.add_argument("--run-name")
-parser.add_argument("--log-dir")
+parser.add_argument("--run-dir")
 parser.add_argument("--num-threads", type=int, default=2)
 parser.add_argument("--resume")
 parser.add_argument("--seconds-per-row", type=float, default=0.0)
@@ -36,7 +35,7 @@ if args.resume:
     first = step + 100
 else:
     args.total_steps = args.total_steps or 1000
-    folder = Path(args.log_dir) / args.run_name
+    folder = Path(args.run_dir)
     folder.mkdir(parents=True)
     (folder / "args.json").write_text(json.dumps(vars(args)))
     (folder / "progress.csv").write_text(

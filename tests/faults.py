@@ -1,27 +1,21 @@
 """Things that go wrong, put into a run before it starts (see script_runs.launch)."""
 
 import errno
-import json
 import os
 import signal
-import sys
 import time
-import types
 
 import numpy as np
 import toy_envs
 from gymnasium.spaces import Box
 
-import common.checkpoint
 import common.envs
-import common.run
 
 
 def kill_at(point):
     """The process is killed at the point-th flush, move or env step.
 
-    A file that is being flushed is cut in half first, as a slow disk would leave it, but for
-    progress.csv, most of which was flushed before.
+    A file that is being flushed is cut in half first, as a slow disk would leave it.
     """
     left = [point]
 
@@ -36,8 +30,7 @@ def kill_at(point):
         return counted
 
     def halve(file):
-        if not os.readlink(f"/proc/self/fd/{file}").endswith("progress.csv"):
-            os.ftruncate(file, os.fstat(file).st_size // 2)
+        os.ftruncate(file, os.fstat(file).st_size // 2)
 
     os.fsync = count(os.fsync, halve)
     os.replace = count(os.replace, lambda *args: None)
@@ -48,17 +41,6 @@ def slow_steps(seconds):
     """Every step of an environment takes so long."""
     step = toy_envs.Toy.step
     toy_envs.Toy.step = lambda *args: (time.sleep(seconds), step(*args))[1]
-
-
-def stop_after_checkpoint():
-    """SIGTERM arrives after the next checkpoint."""
-
-    def save_and_stop(*args):
-        common.run.save_checkpoint = common.checkpoint.save_checkpoint
-        common.run.save_checkpoint(*args)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    common.run.save_checkpoint = save_and_stop
 
 
 def full_disk(after):
@@ -82,20 +64,6 @@ def file_size_limit(num_bytes):
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
 
 
-def frozen_clock(seconds):
-    """All runs start in the same second, of a clock that goes back while they run."""
-    import datetime
-
-    class Then(datetime.datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return cls.fromtimestamp(seconds, tz)
-
-    common.run.datetime = Then
-    real, begun = time.time, time.time()
-    time.time = lambda: begun - 60 * (real() - begun)
-
-
 def as_nobody():
     """The run is started by a user who may not write here."""
     if os.geteuid() == 0:
@@ -105,29 +73,6 @@ def as_nobody():
 def longest_episode(steps):
     """Episodes without a time limit are cut sooner."""
     common.envs.LONGEST_EPISODE = steps
-
-
-def fake_wandb(path, works):
-    """A stand-in for the package wandb that writes down how it was called."""
-
-    class Wandb(types.ModuleType):
-        def init(self, **settings):
-            if not works:
-                raise RuntimeError("no API key configured")
-            self.write("init", settings)
-            return self
-
-        def log(self, row, step):
-            self.write("log", row | {"step": step})
-
-        def finish(self):
-            self.write("finish", {})
-
-        def write(self, what, content):
-            with open(path, "a") as file:
-                print(json.dumps([what, content]), file=file)
-
-    sys.modules["wandb"] = Wandb("wandb")
 
 
 def another_environment():

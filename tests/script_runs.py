@@ -43,15 +43,13 @@ def tiny(script, *more, total=60, env=None):
     """A command line for a run of `total` steps that learns after a few of them."""
     text = (
         f"--total-steps {total} --num-threads 1 --learning-starts 16 --batch-size 3 "
-        "--buffer-size 40 --eval-every 25 --eval-episodes 2 --save-every 20 "
+        "--buffer-size 40 --eval-every 25 --eval-episodes 2 --hidden-dims 6 "
     )
     if script in RECURRENT:
-        text += "--rnn-hidden 5 --sequence-length 4 --burn-in 3 "
+        text += "--rnn-dim 5 --sequence-length 4 --context-length 3 --updates-per-step 1 "
     if script == "conv_sac":
-        text += "--update-every 5 --updates-per-step 0.2 "
-    else:
-        text += "--hidden-dims 6 "
-    return [*text.split(), "--env-id", env or env_id(script), *map(str, more)]
+        text += "--updates-per-step 0.2 "
+    return list(map(str, [*text.split(), "--env-id", env or env_id(script), *more]))
 
 
 # ---- The process that forks ----
@@ -146,9 +144,9 @@ def wait(pid, log, until=lambda: False):
 
 
 def run(script, argv, tmp_path, *patch):
-    """Runs to the end; its run folder is below tmp_path / "runs" if not told otherwise."""
-    if "--log-dir" not in argv and "--resume" not in argv and "--evaluate" not in argv:
-        argv = [*argv, "--log-dir", str(tmp_path / "runs")]
+    """Runs to the end; its run folder is tmp_path / "runs" / "run" if not told otherwise."""
+    if not {"--run-dir", "--resume", "--evaluate"} & set(argv):
+        argv = [*argv, "--run-dir", tmp_path / "runs" / "run"]
     tmp_path.mkdir(exist_ok=True)
     log = tmp_path / "log"
     return wait(launch(script, argv, log, *patch), log)
@@ -156,9 +154,17 @@ def run(script, argv, tmp_path, *patch):
 
 def train(script, argv, tmp_path, name="run"):
     """Runs to the end, which must be good, and returns the run folder."""
-    ended = run(script, [*argv, "--run-name", name], tmp_path)
+    folder = tmp_path / "runs" / name
+    ended = run(script, [*argv, "--run-dir", folder], tmp_path)
     assert ended.code == 0, ended.err
-    return tmp_path / "runs" / name
+    return folder
+
+
+def resume(script, folder, tmp_path, total):
+    """Continues a run up to `total` steps, which must end well."""
+    ended = run(script, ["--resume", folder, "--total-steps", total], tmp_path)
+    assert ended.code == 0, ended.err
+    return ended
 
 
 def progress(folder):

@@ -9,21 +9,17 @@ import warnings
 from contextlib import closing
 from itertools import islice
 
+import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import envs
-from common.envs import register_envs
 from common.errors import UserError
+from envs.table import ENVS, find
 
-register_envs()
-
-EVERY = pytest.mark.parametrize("env_id", envs.ENVS)
-PARTIAL = pytest.mark.parametrize(
-    "env_id", [i for i, info in envs.ENVS.items() if info.hidden != "-"]
-)
+EVERY = pytest.mark.parametrize("env_id", ENVS)
+PARTIAL = pytest.mark.parametrize("env_id", [i for i, info in ENVS.items() if info.hidden != "-"])
 # One id per kind of code, and how often it is made in the fast tests: 1,000 times where that takes
 # a second; models of MuJoCo and scenes of pybullet take 10 to 200 ms and megabytes to build, so a
 # few show a leak. The slow tests make 1,000 of each.
@@ -161,16 +157,16 @@ def test_renders_pictures_that_move(env_id):
 @PARTIAL
 def test_oracle_sees_what_is_hidden(env_id):
     chain = [env_id]
-    while (oracle := envs.find(chain[-1]).oracle) != chain[-1]:
-        assert envs.find(oracle) is not None, f"{chain[-1]} names {oracle}"
+    while (oracle := find(chain[-1]).oracle) != chain[-1]:
+        assert find(oracle) is not None, f"{chain[-1]} names {oracle}"
         assert oracle not in chain
         chain.append(oracle)
-    assert envs.find(chain[-1]).hidden == "-"
+    assert find(chain[-1]).hidden == "-"
 
 
 @PARTIAL
 def test_oracle_plays_the_same_task(env_id):
-    with make(env_id) as env, make(envs.find(env_id).oracle) as oracle:
+    with make(env_id) as env, make(find(env_id).oracle) as oracle:
         assert env.action_space == oracle.action_space
         assert env.spec.max_episode_steps == oracle.spec.max_episode_steps
         ours, theirs = ([entry[1:] for entry in play(e, 3)] for e in (env, oracle))
@@ -179,7 +175,7 @@ def test_oracle_plays_the_same_task(env_id):
 
 def test_every_environment_is_built_from_its_spec_in_another_process(tmp_path):
     ids, specs, expected = [], [], []
-    for env_id in envs.ENVS:
+    for env_id in ENVS:
         try:
             with make(env_id) as env:
                 expected.append(list(play(env, 4, steps=3)))
@@ -189,8 +185,9 @@ def test_every_environment_is_built_from_its_spec_in_another_process(tmp_path):
         specs.append(gym.spec(env_id))
     code = (
         "import pickle, sys\n"
+        "sys.path.insert(0, 'tests')\n"
         "import gymnasium as gym\n"
-        "from tests.test_envs_all import play\n"
+        "from test_envs_all import play\n"
         "specs = pickle.load(sys.stdin.buffer)\n"
         "made = [list(play(gym.make(spec), 4, steps=3)) for spec in specs]\n"
         "pickle.dump(made, open(sys.argv[1], 'wb'))\n"
@@ -205,8 +202,8 @@ def test_every_environment_is_built_from_its_spec_in_another_process(tmp_path):
 def test_nothing_heavy_is_imported_before_an_environment_is_made():
     heavy = ["pybullet", "dm_control", "mujoco", "matplotlib", "pygame", "torch", "shimmy"]
     code = (
-        "import sys; from common.envs import register_envs; register_envs(); import envs; "
-        f"envs.find('dmc-walker-walk-v0'); print([m for m in {heavy} if m in sys.modules])"
+        "import sys; sys.path.insert(0, 'tests'); import all_envs; from envs.table import find; "
+        f"find('dmc-walker-walk-v0'); print([m for m in {heavy} if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
@@ -272,7 +269,7 @@ def test_drawing_leaves_nothing_behind(env_id):
 
 
 def test_table_covers_every_module_that_makes_environments():
-    used = {info.entry_point.partition(":")[0] for info in envs.ENVS.values()}
+    used = {info.entry_point.partition(":")[0] for info in ENVS.values()}
     families = ["pendulum", "cartpole", "car", "water_maze"]
     families += ["reacher", "dm_control", "bumps", "locomotion"]
     assert used == {f"envs.{family}" for family in families}

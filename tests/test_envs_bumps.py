@@ -11,15 +11,14 @@ import pickle
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
+import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from common.envs import register_envs
 from common.errors import UserError
 
 pytest.importorskip("pybullet")
-register_envs()
 
 TEST, TEST_MDP = "bumps-normal-test-v0", "bumps-normal-test-mdp-v0"
 FREE, FREE_MDP = "pbc-bumps-normal-pomdp-v0", "pbc-bumps-normal-mdp-v0"

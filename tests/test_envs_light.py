@@ -5,16 +5,14 @@ Expected values come from the equations written here, or from Gymnasium's own en
 
 import math
 
+import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.envs import register_envs
 from common.errors import UserError
-
-register_envs()
 
 PENDULUM = ["pendulum-v0", "pendulum-p-v0", "pendulum-v-v0", "pendulum-va-v0"]
 CARTPOLE = ["cartpole-continuous-v0", "cartpole-continuous-p-v0", "cartpole-continuous-v-v0"]

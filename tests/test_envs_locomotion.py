@@ -11,15 +11,15 @@ import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
+import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from common.envs import make_env, register_envs
+from common.envs import make_env
 from common.errors import UserError
 
 pytest.importorskip("pybullet")
-register_envs()
 
 FULL = {
     "halfcheetah": "HalfCheetahBulletEnv-v0",
@@ -331,15 +331,14 @@ def test_actions_are_clipped():
 @pytest.mark.parametrize(
     "lines",
     [
-        "import pybullet_envs_gymnasium; register_envs(); env = gym.make(ID)",
-        "register_envs(); gym.make('ant-p-v0'); env = gym.make(ID)",
-        "import pybullet_envs_gymnasium; register_envs(); gym.make(ID); env = gym.make(ID)",
+        "import pybullet_envs_gymnasium; env = make_env(ID)",
+        "make_env('ant-p-v0'); env = make_env(ID)",
+        "import pybullet_envs_gymnasium; make_env(ID); env = make_env(ID)",
     ],
 )
 def test_our_entry_stays_although_the_package_registers_the_same_id(lines):
     code = f"""
-import gymnasium as gym
-from common.envs import register_envs
+from common.envs import make_env
 ID = "HopperBulletEnv-v0"
 {lines}
 assert type(env.unwrapped).__module__ == "envs.locomotion", env

@@ -10,14 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import envs
-from common.envs import register_envs
 from common.errors import UserError
-from envs import dm_control, rendering
+from envs import dm_control, gl
+from envs.table import ENVS, EnvInfo, find, register
 
-register_envs()
 try:
-    rendering.load("dm_control.suite")
+    gl.load("dm_control.suite")
 except UserError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -27,14 +25,7 @@ VELOCITY_KEYS = {"velocity", "com_velocity", "body_velocities", "arm_vel", "obje
 
 def make(env_id):
     """An id of the table or of a pattern, with the time limit, without Gymnasium's checker."""
-    info = envs.find(env_id)
-    if env_id not in gym.registry:
-        gym.register(
-            env_id,
-            entry_point=info.entry_point,
-            max_episode_steps=info.max_episode_steps,
-            kwargs=info.kwargs,
-        )
+    register(env_id)
     return gym.make(env_id, disable_env_checker=True)
 
 
@@ -112,7 +103,7 @@ def test_frame_skip_holds_the_action_and_sums_the_rewards():
     ],
 )
 def test_episode_equals_dm_controls_own(env_id, domain, task, skip):
-    suite = rendering.load("dm_control.suite")
+    suite = gl.load("dm_control.suite")
     original = suite.load(domain, task, task_kwargs={"random": 11})
     expected = original.reset().observation
     env = make(env_id)
@@ -370,14 +361,14 @@ def test_no_policy_leaves_the_observation_space(env_id, actions, seed, hold):
 
 def test_table_of_tasks_is_dm_controls():
     ours = {(domain, task) for domain, tasks in dm_control.SUITE.items() for task in tasks}
-    assert ours == set(rendering.load("dm_control.suite").ALL_TASKS)
+    assert ours == set(gl.load("dm_control.suite").ALL_TASKS)
 
 
 def test_rows_of_the_table_say_what_the_pattern_says():
-    rows = {i: info for i, info in envs.ENVS.items() if i.startswith("dmc-")}
+    rows = {i: info for i, info in ENVS.items() if i.startswith("dmc-")}
     assert len(rows) == 12
     for env_id, row in rows.items():
-        general = dm_control.find(env_id)
+        general = EnvInfo(**dm_control.describe(env_id))
         for name in ("entry_point", "max_episode_steps", "kwargs", "oracle"):
             assert getattr(row, name) == getattr(general, name)
 
@@ -394,7 +385,7 @@ def test_rows_of_the_table_say_what_the_pattern_says():
     ],
 )
 def test_patterned_ids_have_a_thousand_control_steps(env_id, skip, steps):
-    info = envs.find(env_id)
+    info = find(env_id)
     assert (info.kwargs["frame_skip"], info.max_episode_steps) == (skip, steps)
 
 
@@ -410,7 +401,7 @@ def test_patterned_ids_have_a_thousand_control_steps(env_id, skip, steps):
     ],
 )
 def test_other_ids_are_not_found(env_id):
-    assert envs.find(env_id) is None
+    assert find(env_id) is None
 
 
 def test_near_ids_are_offered():
@@ -488,12 +479,12 @@ def test_missing_package_is_named_with_the_remedy(monkeypatch, package, module):
     with pytest.raises(
         UserError, match=f"{package}, which is not installed: pip install"
     ) as caught:
-        rendering.load(module)
+        gl.load(module)
     assert "\n" not in str(caught.value)
 
 
 def test_mujoco_4_is_refused_with_the_pair_that_works(monkeypatch):
-    monkeypatch.setattr(rendering, "_version", lambda package: "4.0.1")
+    monkeypatch.setattr(gl, "_version", lambda package: "4.0.1")
     with pytest.raises(UserError, match=r"mujoco 4\.0\.1 .*dm_control 1\.0\.50 with mujoco 3\.17"):
         make(f"{BALANCE}-v0")
 
@@ -504,7 +495,7 @@ def test_packages_that_do_not_fit_name_the_pair_that_works(monkeypatch):
 
     monkeypatch.setattr(importlib, "import_module", broken)
     with pytest.raises(UserError, match=r"AttributeError.*dm_control 1\.0\.50 with mujoco 3\.17"):
-        rendering.load("dm_control.suite")
+        gl.load("dm_control.suite")
 
 
 def test_window_is_refused():

@@ -4,16 +4,16 @@ import os
 import subprocess
 import sys
 
+import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from common.envs import make_env, register_envs
+from common.envs import make_env
 from common.errors import UserError
-from envs import dm_control, rendering
+from envs import dm_control, gl
 
 pytest.importorskip("dm_control")
-register_envs()
 STACKED = "dmc-cartpole-balance-mdp-img-concat3-v0"
 
 # Makes the OpenGL libraries of this machine invisible to Python, in child processes too.
@@ -29,9 +29,9 @@ ctypes.CDLL.__init__ = hidden
 
 
 @pytest.fixture(scope="module")
-def gl():
+def library():
     try:
-        return rendering.use_gl()
+        return gl.use_gl()
     except UserError as error:
         pytest.skip(str(error))
 
@@ -48,7 +48,7 @@ def look(env, qpos, qvel=0.0):
     return env.observation(None)
 
 
-def test_stack_is_black_frames_then_pictures_oldest_first(gl):
+def test_stack_is_black_frames_then_pictures_oldest_first(library):
     stacked, one = gym.make(STACKED), single()
     assert stacked.observation_space == gym.spaces.Box(0, 255, (3, 84, 84), np.uint8)
     obs, _ = stacked.reset(seed=3)
@@ -63,7 +63,7 @@ def test_stack_is_black_frames_then_pictures_oldest_first(gl):
     assert not np.array_equal(frames[-1], frames[-2])
 
 
-def test_colour_stack_keeps_the_three_channels_of_a_frame_together(gl):
+def test_colour_stack_keeps_the_three_channels_of_a_frame_together(library):
     stacked, one = dm_control.make_pixels("cartpole", "balance", rgb=True), single(rgb=True)
     assert stacked.observation_space.shape == (9, 84, 84)
     obs, first = stacked.reset(seed=3)[0], one.reset(seed=3)[0]
@@ -72,7 +72,7 @@ def test_colour_stack_keeps_the_three_channels_of_a_frame_together(gl):
     np.testing.assert_array_equal(obs, np.concatenate([np.zeros((3, 84, 84)), first, second]))
 
 
-def test_grey_is_the_weighted_sum_of_the_colours_rounded(gl):
+def test_grey_is_the_weighted_sum_of_the_colours_rounded(library):
     for domain, task in (("cartpole", "balance"), ("walker", "walk")):
         grey = single(domain, task).reset(seed=0)[0][0].astype(float)
         red, green, blue = single(domain, task, rgb=True).reset(seed=0)[0].astype(float)
@@ -81,7 +81,7 @@ def test_grey_is_the_weighted_sum_of_the_colours_rounded(gl):
         assert np.ptp(grey) > 50
 
 
-def test_picture_is_upright_and_shows_where_things_are(gl):
+def test_picture_is_upright_and_shows_where_things_are(library):
     env = single()
     env.reset(seed=0)
     (picture,), (left,), (fallen,) = (look(env, s) for s in ([0, 0], [-1, 0], [0, np.pi]))
@@ -93,7 +93,7 @@ def test_picture_is_upright_and_shows_where_things_are(gl):
     assert np.nonzero(fallen > 150)[0].max() > rows.max() + 10
 
 
-def test_one_picture_does_not_show_velocities_and_two_do(gl):
+def test_one_picture_does_not_show_velocities_and_two_do(library):
     env = single()
     env.reset(seed=0)
     still, moving = look(env, [0.1, 0.2], 0.0), look(env, [0.1, 0.2], 4.0)
@@ -105,21 +105,21 @@ def test_one_picture_does_not_show_velocities_and_two_do(gl):
     assert not np.array_equal(after[0.0], after[4.0])
 
 
-def test_reward_is_that_of_two_control_steps(gl):
+def test_reward_is_that_of_two_control_steps(library):
     pixels, states = gym.make(STACKED), dm_control.make_state("cartpole", "balance", frame_skip=2)
     pixels.reset(seed=1), states.reset(seed=1)
     for action in ([0.3], [-1.0], [0.9]):
         assert pixels.step(action)[1] == states.step(action)[1]
 
 
-def test_time_limit_truncates_and_never_terminates(gl):
+def test_time_limit_truncates_and_never_terminates(library):
     env = gym.make(STACKED)
     env.reset(seed=0)
     ends = [env.step([0.0])[2:4] for _ in range(500)]
     assert ends == [(False, False)] * 499 + [(False, True)]
 
 
-def test_drawing_a_video_leaves_observations_alone(gl):
+def test_drawing_a_video_leaves_observations_alone(library):
     plain, filmed = gym.make(STACKED), gym.make(STACKED, render_mode="rgb_array")
     plain.reset(seed=2), filmed.reset(seed=2)
     for action in ([1.0], [-1.0], [1.0]):
@@ -127,7 +127,7 @@ def test_drawing_a_video_leaves_observations_alone(gl):
         np.testing.assert_array_equal(plain.step(action)[0], filmed.step(action)[0])
 
 
-def test_other_sizes_are_drawn(gl):
+def test_other_sizes_are_drawn(library):
     assert single("walker", "walk", size=64).reset(seed=0)[0].shape == (1, 64, 64)
 
 
@@ -162,7 +162,7 @@ def test_without_opengl_states_train_and_pictures_give_one_line(tmp_path):
     assert "EGL and OSMesa failed; on Debian or Ubuntu: apt-get install" in run.stderr
 
 
-def test_choice_is_printed_once_and_only_when_something_is_drawn(gl):
+def test_choice_is_printed_once_and_only_when_something_is_drawn(library):
     run = python(
         "from common.envs import make_env\n"
         "make_env('dmc-cartpole-balance-v0')\n"
@@ -173,16 +173,16 @@ def test_choice_is_printed_once_and_only_when_something_is_drawn(gl):
         "env.reset()\n"
         "assert env.render().any()\n"
         "env.close()\n",
-        MUJOCO_GL=gl,
+        MUJOCO_GL=library,
     )
     lines = [line for line in run.stderr.splitlines() if "absl" not in line]
-    assert lines == ["nothing drawn", f"rendering: MuJoCo draws through {rendering.NAMES[gl]}"]
+    assert lines == ["nothing drawn", f"rendering: MuJoCo draws through {gl.NAMES[library]}"]
 
 
 @pytest.fixture
 def fresh(monkeypatch):
     """A process that has not chosen yet."""
-    monkeypatch.setattr(rendering, "_chosen", None)
+    monkeypatch.setattr(gl, "_chosen", None)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     return monkeypatch
 
@@ -190,15 +190,15 @@ def fresh(monkeypatch):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="EGL and OSMesa are Linux's")
 @pytest.mark.parametrize(("working", "taken"), [({"egl", "osmesa"}, "egl"), ({"osmesa"}, "osmesa")])
 def test_egl_comes_before_osmesa(fresh, working, taken):
-    fresh.setattr(rendering, "_works", lambda name: name in working)
-    assert rendering._choose() == taken
+    fresh.setattr(gl, "_works", lambda name: name in working)
+    assert gl._choose() == taken
 
 
 def test_own_choice_is_tried_alone(fresh):
     fresh.setenv("MUJOCO_GL", "egl")
-    fresh.setattr(rendering, "_works", lambda name: name == "osmesa")
+    fresh.setattr(gl, "_works", lambda name: name == "osmesa")
     with pytest.raises(UserError, match=r"EGL failed .*MUJOCO_GL asks for it alone"):
-        rendering._choose()
+        gl._choose()
 
 
 def test_switched_off_drawing_is_named(fresh):
@@ -209,6 +209,6 @@ def test_switched_off_drawing_is_named(fresh):
 
 @pytest.mark.parametrize("probe", ["import time; time.sleep(60)", "import os; os.abort()"])
 def test_driver_that_hangs_or_crashes_counts_as_missing(fresh, probe):
-    fresh.setattr(rendering, "_PROBE", probe)
-    fresh.setattr(rendering, "PROBE_TIMEOUT", 1)
-    assert not rendering._works("egl")
+    fresh.setattr(gl, "_PROBE", probe)
+    fresh.setattr(gl, "PROBE_TIMEOUT", 1)
+    assert not gl._works("egl")
