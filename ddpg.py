@@ -160,14 +160,11 @@ class Agent(nn.Module):
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
 
-    reward, terminated, next_value: (B, 1) or (B, T, 1).
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation.
-    Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
     """
-    if not reward.shape == terminated.shape == next_value.shape:
-        shapes = [tuple(x.shape) for x in (reward, terminated, next_value)]
-        raise ValueError(f"reward, terminated and next_value must have equal shapes, not {shapes}")
+    # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
+    assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
 
@@ -273,8 +270,7 @@ def main(args):
             set_lr(optimizers, args.lr * max(0, 1 - global_step / args.total_steps))
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
-            losses = update(agent, optimizers, batch, args)
-            run.add_losses(global_step, losses)
+            run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 
         # Show, evaluate and save, each when it is time

@@ -171,7 +171,7 @@ class Memory(nn.Module):
         # Without biases a state of 0 stays 0 for as long as the input is 0. So padding before an
         # episode changes nothing; the input that is 1 on real steps takes the place of the biases.
         self.rnn = cell(obs_dim, args.rnn_dim, batch_first=True, bias=False)
-        self.register_buffer("input_scale", torch.ones(obs_dim))  # see set_scales
+        self.register_buffer("input_scale", torch.ones(obs_dim))  # see set_input_scale
         self.feat_dim = args.rnn_dim + obs_dim
 
     def forward(self, obs, hidden=None):
@@ -287,18 +287,24 @@ def masked_mean(x, mask):
 
 
 @torch.no_grad()
-def set_scales(agent, buffer):
-    """Two scales come from the random steps, not from the papers.
+def start_alpha(agent, reward):
+    """Alpha is a price in rewards, so it starts at the mean size of those of the random steps.
 
-    The memories divide each input by its largest absolute value: large inputs, such as speeds,
-    would saturate the gates, and small ones drown. Alpha is a price in rewards, so it starts at
-    their mean size: where they are around -6, a policy that starts at 1 stops exploring soon.
+    Not in the papers. Where rewards are around -6, a policy that starts at 1 stops exploring soon.
+    """
+    agent.log_alpha.fill_(reward.abs().mean().clamp(min=0.01).log())
+
+
+@torch.no_grad()
+def set_input_scale(agent, buffer):
+    """The memories divide each input by its largest absolute value in the random steps.
+
+    Large inputs, such as speeds, would saturate the gates, and small ones drown.
     """
     obs = np.concatenate([episode["obs"] for episode in buffer.episodes])
-    for rnn in (agent.actor.rnn, agent.critics.rnn, agent.critics_target.rnn):
-        rnn.input_scale.copy_(torch.from_numpy(np.abs(obs).max(axis=0).clip(min=0.1)))
-    reward = np.concatenate([episode["reward"] for episode in buffer.episodes])
-    agent.log_alpha.fill_(np.log(np.abs(reward).mean().clip(min=0.01)))
+    for module in agent.modules():
+        if isinstance(module, Memory):
+            module.input_scale.copy_(torch.from_numpy(np.abs(obs).max(axis=0).clip(min=0.1)))
 
 
 # ---- 5. Update ----
@@ -414,10 +420,13 @@ def main(args):
         due = int((global_step - args.learning_starts) * args.updates_per_step)
         while num_updates < due and buffer.episodes:
             if num_updates == 0:
-                set_scales(agent, buffer)
+                set_input_scale(agent, buffer)
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            run.add_losses(global_step, update(agent, optimizers, batch, args))
+            if num_updates == 0 and args.alpha is None:
+                start_alpha(agent, reward=batch[2])
+            losses = update(agent, optimizers, batch, args)
+            run.add_losses(global_step, losses)
             num_updates += 1
 
         # Show, evaluate and save, each when it is time

@@ -132,8 +132,7 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """Two networks for the expected return after `action`: they err differently, and the lower of
-    the two is trusted."""
+    """Two estimates of the return after `action`: they err differently; the lower is trusted."""
 
     def __init__(self, feat_dim, action_dim, hidden_dims):
         super().__init__()
@@ -154,8 +153,7 @@ class Agent(nn.Module):
         self.actor = Actor(obs_dim, action_dim, args.hidden_dims)
         self.critics = Critics(obs_dim, action_dim, args.hidden_dims)
         self.critics_target = copy.deepcopy(self.critics)
-        alpha = 1.0 if args.alpha is None else args.alpha
-        self.log_alpha = nn.Parameter(torch.tensor(alpha).log())
+        self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
         self.to(args.device)
 
     @torch.no_grad()
@@ -173,14 +171,11 @@ class Agent(nn.Module):
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
 
-    reward, terminated, next_value: (B, 1) or (B, T, 1).
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation.
-    Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
     """
-    if not reward.shape == terminated.shape == next_value.shape:
-        shapes = [tuple(x.shape) for x in (reward, terminated, next_value)]
-        raise ValueError(f"reward, terminated and next_value must have equal shapes, not {shapes}")
+    # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
+    assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
 
@@ -197,8 +192,7 @@ def actor_loss(log_prob, q1, q2, alpha):
 def alpha_loss(log_alpha, log_prob, target_entropy):
     """Raises alpha while the entropy, -log_prob, is below its target, per element.
 
-    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha as in the authors' first
-    code: the same sign, and steps that do not shrink with alpha.
+    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha, as in the authors' code.
     """
     return -log_alpha * (log_prob.detach() + target_entropy)
 
@@ -318,8 +312,7 @@ def main(args):
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
             if num_updates == 0 and args.alpha is None:
                 start_alpha(agent, reward=batch[2])
-            losses = update(agent, optimizers, batch, args)
-            run.add_losses(global_step, losses)
+            run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 
         # Show, evaluate and save, each when it is time

@@ -42,9 +42,7 @@ def parse_args(argv=None):
     add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
     add("--target-noise", type=number(0), default=0.2, help="std in targets [half action range]")
     add("--noise-clip", type=number(0), default=0.5, help="most of it [half action range]")
-    add(
-        "--policy-delay", type=integer(1), default=2, help="updates of critics for one of the actor"
-    )
+    add("--policy-delay", type=integer(1), default=2, help="critic updates per actor update")
     return parser.parse(argv)
 
 
@@ -124,8 +122,7 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """Two networks for the expected return after `action`: they err differently, and the lower of
-    the two is trusted."""
+    """Two estimates of the return after `action`: they err differently; the lower is trusted."""
 
     def __init__(self, feat_dim, action_dim, hidden_dims):
         super().__init__()
@@ -167,14 +164,11 @@ class Agent(nn.Module):
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
 
-    reward, terminated, next_value: (B, 1) or (B, T, 1).
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation.
-    Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
     """
-    if not reward.shape == terminated.shape == next_value.shape:
-        shapes = [tuple(x.shape) for x in (reward, terminated, next_value)]
-        raise ValueError(f"reward, terminated and next_value must have equal shapes, not {shapes}")
+    # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
+    assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
 
@@ -289,8 +283,7 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
             delayed_too = (num_updates + 1) % args.policy_delay == 0
-            losses = update(agent, optimizers, batch, args, delayed_too)
-            run.add_losses(global_step, losses)
+            run.add_losses(global_step, update(agent, optimizers, batch, args, delayed_too))
             num_updates += 1
 
         # Show, evaluate and save, each when it is time

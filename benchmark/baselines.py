@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import make_folder
 from common.checkpoint import write_file
 from common.cli import Parser, integer, run_cli
 from common.envs import make_env
@@ -153,7 +152,7 @@ def read_rows(path):
 
 def main(args):
     path = Path(args.out)
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     rows = read_rows(path)
     print(f"{'environment':<30}{'controller':<12}{'mean':>10}{'std':>9}{'success':>9}")
     for env_id in args.env_ids:

@@ -4,15 +4,15 @@
     python -m benchmark.plot runs/compare_sb3 --out docs/_static/sb3
 
 For each script and seed, trains ours in a process of its own and Stable-Baselines3 here, both with
-the script's default arguments (sac with --alpha 1), and leaves a run folder with a progress.csv for
-each: <env>__sac__<seed> and <env>__sb3-sac__<seed>. Runs that are complete are not repeated. The
-table at the end has mean and standard deviation over seeds of the final return, which is the mean
-of the last tenth of the evaluations.
+the script's default arguments, and leaves a run folder with a progress.csv for each:
+<env>__sac__<seed> and <env>__sb3-sac__<seed>. Runs that are complete are not repeated. The table at
+the end has mean and standard deviation over seeds of the final return, which is the mean of the
+last tenth of the evaluations, and the difference of the means with its 95 % interval, for groups of
+unequal variance (Welch 1947). An interval with 0 in it shows no difference.
 """
 
 import csv
 import importlib
-import shutil
 import statistics
 import subprocess
 import sys
@@ -24,16 +24,17 @@ import numpy as np
 from benchmark import (
     check_env_id,
     check_package,
+    file_name,
     final_return,
     find_script,
     machine,
+    move_aside,
     read_curve,
 )
-from common.cli import Parser, file_name, integer, run_cli
+from common.cli import Parser, integer, run_cli
 from common.errors import RunError
 
 SCRIPTS = ("ddpg", "td3", "sac")
-STARTS = {"sac": ["--alpha", "1.0"]}  # that of Stable-Baselines3's "auto"
 
 
 def parse_args(argv=None):
@@ -60,22 +61,36 @@ def main(args):
                 env_name = file_name(args.env_id)
                 folder = Path(args.log_dir) / f"{env_name}__{name}__{seed}"
                 if not complete(folder, args.total_steps):
+                    if folder.exists() and not (folder / "checkpoint.pt").exists():
+                        move_aside(folder)
                     train(script, seed, folder, args)
                 curve = read_curve(folder / "progress.csv")
                 final = final_return(curve["global_step"], curve["eval_return_mean"])
                 results.setdefault(name, []).append(final)
                 print(f"{name:<10} seed {seed}: {results[name][-1]:.1f}", flush=True)
-    print("\n| script | ours | Stable-Baselines3 | ours - theirs, in their standard errors |")
-    print("|---|---|---|---|")
+    print("\n| script | ours | Stable-Baselines3 | ours - theirs | 95 % interval |")
+    print("|---|---|---|---|---|")
     for script in args.scripts:
         ours, theirs = results[script], results[f"sb3-{script}"]
-        error = np.std(theirs) / max(len(theirs) - 1, 1) ** 0.5
-        gap = (statistics.fmean(ours) - statistics.fmean(theirs)) / (error or np.nan)
-        print(f"| {script} | {spread(ours)} | {spread(theirs)} | {gap:+.2f} |")
+        cells = [script, spread(ours), spread(theirs), *difference(ours, theirs)]
+        print(f"| {' | '.join(cells)} |")
 
 
 def spread(values):
-    return f"{statistics.fmean(values):.1f} +- {np.std(values):.1f}"
+    std = f" +- {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.1f}{std}"
+
+
+def difference(ours, theirs):
+    """The difference of two means and its 95 % interval by Welch, as text; of one seed there is
+    none."""
+    from scipy.stats import ttest_ind
+
+    mean = f"{statistics.fmean(ours) - statistics.fmean(theirs):+.1f}"
+    if min(len(ours), len(theirs)) < 2:
+        return mean, "-"
+    low, high = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    return mean, f"{low:+.1f} to {high:+.1f}"
 
 
 def complete(folder, total_steps):
@@ -87,15 +102,12 @@ def complete(folder, total_steps):
 
 def train_ours(script, seed, folder, args):
     options = {"env-id": args.env_id, "total-steps": args.total_steps, "seed": seed}
-    options |= {"num-threads": args.num_threads, "log-dir": folder.parent, "run-name": folder.name}
-    if any(folder.glob("checkpoint*.pt")):  # a run that was interrupted, or raised
+    options |= {"num-threads": args.num_threads, "run-dir": folder}
+    if folder.exists():  # a run that was interrupted, or raised
         options = {"resume": folder, "total-steps": args.total_steps}
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, find_script(script)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
-    command += STARTS.get(script, [])
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         lines = result.stderr.strip().splitlines() or ["no output"]
@@ -117,14 +129,14 @@ def make_sb3(script, env, args, **more):
         "batch_size": args.batch_size,
         "tau": args.tau,
         "gamma": args.gamma,
-        "train_freq": args.update_every,
-        "gradient_steps": round(args.update_every * args.updates_per_step),
+        "train_freq": 1,
+        "gradient_steps": round(args.updates_per_step),
         "policy_kwargs": {"net_arch": list(args.hidden_dims)},
         "seed": args.seed,
         "device": args.device,
     }
     if script.endswith("sac"):
-        options["ent_coef"] = f"auto_{args.alpha or 1.0}" if args.autotune else args.alpha
+        options["ent_coef"] = "auto" if args.alpha is None else args.alpha
     else:
         size = env.action_space.shape
         options["action_noise"] = NormalActionNoise(
@@ -161,70 +173,80 @@ def encoder_of_sb3(args):
     return {"features_extractor_class": Extractor}
 
 
-class Sb3Agent:
-    """A model of Stable-Baselines3 in the shape that the scripts' `evaluate` expects."""
+class Peer:
+    """A model of Stable-Baselines3 in the shape that `common.evaluate.evaluate` expects."""
 
     def __init__(self, model):
         self.model = model
 
-    def act(self, obs, deterministic=False):
-        return self.model.predict(obs, deterministic=deterministic)[0]
+    def act(self, obs, hidden=None, deterministic=False):
+        starts = np.zeros(len(obs), bool)  # an episode begins where `hidden` is None
+        return self.model.predict(obs, hidden, starts, deterministic)
 
 
 def train_sb3(script, seed, folder, args):
-    """Trains and evaluates Stable-Baselines3 as `script` does, into the same kind of folder."""
+    """Trains Stable-Baselines3 with the defaults of `script` in a folder of the same kind."""
     import torch
-    from stable_baselines3.common.callbacks import BaseCallback
 
-    from common.envs import make_env, make_envs
-    from common.run import COLUMNS
+    from common.envs import make_env
 
     module = importlib.import_module(script)
-    argv = ["--seed", str(seed), "--env-id", args.env_id, *STARTS.get(script, [])]
-    its = module.parse_args(argv)
+    words = ["--seed", str(seed), "--env-id", args.env_id, "--total-steps", str(args.total_steps)]
+    its = module.parse_args(words)
     torch.set_num_threads(args.num_threads)
-    model = make_sb3(script, make_env(args.env_id, seed), its)
-    eval_envs = make_envs(args.env_id, its.eval_episodes)
-    folder.mkdir(parents=True, exist_ok=True)
-    start, rows = time.perf_counter(), []
+    env = make_env(args.env_id, seed)
+    folder.mkdir(parents=True)
+    learn(make_sb3(script, env, its), its, folder / "progress.csv", time.time())
+    env.close()
 
-    def evaluate(step):
-        its_seed = (seed + 1) << 32 | step  # the start states that ours is evaluated on
-        result = module.evaluate(Sb3Agent(model), eval_envs, its.eval_episodes, its_seed)
-        returns, lengths = result[:2]
-        seconds = time.perf_counter() - start
-        trained = [episode["r"] for episode in model.ep_info_buffer or []]
-        rows.append(
-            {
-                "global_step": step,
-                "num_updates": max(0, model.num_timesteps - its.learning_starts),
-                "wall_seconds": round(seconds, 3),
-                "train_return_mean": statistics.fmean(trained) if trained else float("nan"),
-                "eval_return_mean": statistics.fmean(returns),
-                "eval_return_std": statistics.pstdev(returns),
-                "eval_length_mean": statistics.fmean(lengths),
-                "steps_per_second": round(step / seconds, 2),
-            }
-        )
+
+def learn(model, args, path, start):
+    """Trains a model of Stable-Baselines3; evaluates it and writes a CSV as our scripts do.
+
+    args: with env_id, seed, total_steps, eval_every, eval_episodes.  start: the time that counts
+    as 0 seconds.
+    """
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    from common.evaluate import evaluate, make_eval_envs
+    from envs.wrappers import make_seeds
+
+    eval_envs, rows = make_eval_envs(args), []
 
     class Evaluate(BaseCallback):
         def _on_training_start(self):
-            evaluate(0)
+            self.write()
 
         def _on_step(self):
-            if self.num_timesteps % its.eval_every == 0:
-                evaluate(self.num_timesteps)
-            return True
+            step = self.num_timesteps
+            if step % args.eval_every == 0 or step == args.total_steps:
+                self.write()
+            return step < args.total_steps  # not to the end of a rollout of fixed length
+
+        def write(self):
+            # The start states that ours is evaluated on.
+            seeds = make_seeds(
+                "evaluation", args.seed, self.num_timesteps, count=args.eval_episodes
+            )
+            results = evaluate(Peer(model), eval_envs, seeds)
+            seconds = time.time() - start
+            row = {
+                "global_step": self.num_timesteps,
+                "num_updates": model._n_updates,
+                "wall_seconds": round(seconds, 3),
+                "eval_return_mean": statistics.fmean(results["returns"]),
+                "eval_return_std": statistics.pstdev(results["returns"]),
+                "eval_length_mean": statistics.fmean(results["lengths"]),
+                "steps_per_second": round(self.num_timesteps / seconds, 2),
+            }
+            rows.append(row)
+            with open(path, "w", newline="") as file:
+                writer = csv.DictWriter(file, row)
+                writer.writeheader()
+                writer.writerows(rows)
 
     model.learn(args.total_steps, callback=Evaluate())
-    if rows[-1]["global_step"] != args.total_steps:
-        evaluate(args.total_steps)
-    for env in eval_envs:
-        env.close()
-    with open(folder / "progress.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+    eval_envs.close()
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ import time
 import gymnasium as gym
 import numpy as np
 
-import envs
 from common.cli import Parser, number, run_cli
-from common.envs import make_env, register_envs
+from common.envs import make_env
 from common.errors import UserError
+from envs.table import find
 
 # id -> steps per second expected of gym.make on one core of a laptop (0: none named)
 EXPECTED = {
@@ -57,7 +57,6 @@ def main(argv=None):
     args = parse_args(argv)
     if hasattr(os, "sched_setaffinity"):  # Mesa would draw with a thread for each core
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    register_envs()
     steppers = {}  # (id, kind) -> Stepper
     for env_id in args.ids:
         try:
@@ -67,7 +66,7 @@ def main(argv=None):
             continue
         steppers[env_id, "gym.make"] = Stepper(gym.make(env_id, disable_env_checker=True))
         if env_id.startswith("dmc-") and "img" not in env_id:
-            steppers[env_id, "shimmy"] = Stepper(bare_shimmy(**envs.find(env_id).kwargs))
+            steppers[env_id, "shimmy"] = Stepper(bare_shimmy(**find(env_id).kwargs))
     best = dict.fromkeys(steppers, 0.0)
     for _ in range(TURNS):
         for key, stepper in steppers.items():
@@ -83,7 +82,7 @@ def main(argv=None):
         rate, script_rate = best[env_id, "gym.make"], best[env_id, "make_env"]
         expected, note = EXPECTED.get(env_id, 0), ""
         if (env_id, "shimmy") in best:
-            bare = best[env_id, "shimmy"] / envs.find(env_id).kwargs["frame_skip"]
+            bare = best[env_id, "shimmy"] / find(env_id).kwargs["frame_skip"]
             expected, note = SHIMMY_RATIO * bare, f"{rate / bare:.2f} of shimmy's {bare:,.0f}; "
         if expected:
             note += "ok" if rate >= expected else "TOO SLOW"
@@ -93,11 +92,11 @@ def main(argv=None):
 
 def bare_shimmy(domain, task, **_):
     """shimmy's adapter alone: observations in a dict, one control step for each action."""
-    from envs import rendering
+    from envs.gl import load
 
-    rendering.load("mujoco")
-    suite = rendering.load("dm_control.suite")
-    adapter = rendering.load("shimmy.dm_control_compatibility").DmControlCompatibilityV0
+    load("mujoco")
+    suite = load("dm_control.suite")
+    adapter = load("shimmy.dm_control_compatibility").DmControlCompatibilityV0
     return adapter(suite.load(domain, task))
 
 

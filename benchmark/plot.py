@@ -1,27 +1,29 @@
-"""Learning curves with error bars and a table of final returns, from progress.csv alone.
+"""Learning curves with error bars and a table of final returns, from the files of runs.
 
     python -m benchmark.plot runs --out docs/_static/curves
     python -m benchmark.plot runs --collect docs/results/curves     small copies, to commit
     python -m benchmark.plot docs/results/curves --out docs/_static/curves
 
 Writes OUT-steps, OUT-time and OUT-iqm as .png and .svg, and OUT.md. Environment, algorithm and seed
-are read from the name of the run folder, <env>__<algorithm>__<seed>, or of the CSV file.
+are read from the name of the run folder, <env>__<algorithm>__<seed>, or of the CSV file. Runs whose
+arguments (args.json in the run folder) differ are not averaged: the line's name then says how.
 """
 
 import csv
 import itertools
+import json
 import re
 import sys
 from argparse import BooleanOptionalAction
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-import envs
-from benchmark import COLUMNS, final_return, make_folder, read_curve
-from common.cli import Parser, file_name, integer, run_cli
+from benchmark import COLUMNS, file_name, final_return, read_curve
+from common.cli import Parser, integer, run_cli
 from common.errors import UserError
+from envs.table import find
 
 SCRIPTS = ("rsac", "rsac_sharing", "rtd3", "rdpg", "sac", "td3", "ddpg", "conv_sac")
 MEMORYLESS = ("sac", "td3", "ddpg")  # on the full state they bound what a memory can reach
@@ -32,6 +34,8 @@ DASHES = ("-", "--", "-.", ":")
 MARKERS = "osD^vPX*"
 BASELINES = "docs/results/baselines.csv"
 POINTS = 41  # of the curves across tasks
+# Arguments that may differ between the runs of one line.
+FREE = {"seed", "run_dir", "log_dir", "run_name", "device", "num_threads", "resume", "video"}
 
 
 def parse_args(argv=None):
@@ -65,6 +69,7 @@ class Run:
     step: np.ndarray
     seconds: np.ndarray
     value: np.ndarray
+    args: dict | None = None  # that can change results; None if they are not known
 
     def final(self):
         return final_return(self.step, self.value)
@@ -87,12 +92,52 @@ def read_runs(paths, skip):
             skip(path, f"the name {name} is not <env>__<algorithm>__<seed>")
             continue
         try:
-            curve = read_curve(path)
+            curve, args = read_curve(path), read_args(path.with_name("args.json"))
         except (OSError, ValueError) as error:
             skip(path, error)
             continue
-        runs.append(Run(path, *parts[:3], *(curve[column] for column in COLUMNS)))
+        runs.append(Run(path, *parts[:3], *(curve[column] for column in COLUMNS), args))
     return runs
+
+
+def read_args(path):
+    """The arguments of a run that can change its results, None if there is no such file."""
+    if not path.exists():
+        return None
+    try:
+        args = dict(json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path.name} is damaged: {error}") from error
+    free = FREE
+    if args.get("lr_schedule", "constant") == "constant":
+        # Where a run was to end changes nothing before, and --partial compares how far they came.
+        free = FREE | {"total_steps"}
+    return {name: value for name, value in args.items() if name not in free}
+
+
+def split_settings(runs, say):
+    """The runs; those with other arguments than their siblings' have these in their names.
+
+    say(line): told of each group that is split.
+    """
+    groups = {}
+    for run in runs:
+        if run.args is not None:
+            groups.setdefault((run.env_id, run.algorithm), []).append(run.args)
+    differ = {}  # group -> names of arguments that are not the same in all its runs
+    for key, group in groups.items():
+        names = sorted(set().union(*group))
+        differ[key] = [x for x in names if any(args.get(x) != group[0].get(x) for args in group)]
+        if differ[key]:
+            env_id, algorithm = key
+            say(f"{env_id}, {algorithm}: runs differ in {', '.join(differ[key])}: drawn apart")
+    named = []
+    for run in runs:
+        names = differ.get((run.env_id, run.algorithm), []) if run.args is not None else []
+        words = "".join(f"-{name}={json.dumps(run.args.get(name))}" for name in names)
+        words = re.sub(r"[^\w.=+-]+|__+", "-", words)  # may become a part of a file's name
+        named.append(replace(run, algorithm=run.algorithm + words))
+    return named
 
 
 def drop_partial(runs, skip):
@@ -125,7 +170,7 @@ def drop_repeated(runs, skip):
 def collect(runs, folder):
     """Writes each run to <folder>/<env>__<algorithm>__<seed>.csv with five digits, whole steps."""
     folder = Path(folder)
-    make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
         path = folder / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
         with open(path, "w", newline="") as file:
@@ -169,7 +214,7 @@ def make_panels(runs):
             places = [(stacked[1] + stacked[3], f"{run.algorithm}, {stacked[2]} frames")]
         bounded = plain if run.algorithm.split("-")[0] in MEMORYLESS else ()
         for env_id in bounded:
-            info = envs.find(env_id)
+            info = find(env_id)
             if info and info.oracle == run.env_id != env_id:
                 places.append((env_id, f"{run.algorithm}, full state"))
         for env_id, label in places:
@@ -518,6 +563,7 @@ def main(args):
             for missing in sorted(wanted - {getattr(run, name) for run in runs}):
                 print(f"no run of {missing}", file=sys.stderr)
             runs = [run for run in runs if getattr(run, name) in wanted]
+    runs = split_settings(runs, lambda line: print(line, file=sys.stderr))
     runs = drop_repeated(runs, skip)
     runs = runs if args.partial else drop_partial(runs, skip)
     if not runs:
@@ -540,10 +586,11 @@ def main(args):
     out = Path(args.out)
     if not out.name:
         raise UserError(f"--out {args.out} has no file name; try {args.out}/curves")
-    make_folder(out.parent)
+    out.parent.mkdir(parents=True, exist_ok=True)
     import matplotlib as mpl
 
     mpl.rcParams["svg.hashsalt"] = "curves"  # the same figure gives the same file
+    mpl.rcParams["text.parse_math"] = False  # names may have a $ in them
     for axis in ("steps", "time"):
         figure = draw_panels(panels, styles, bars, args.bootstrap, axis)
         save(figure, out.with_name(f"{out.name}-{axis}"))

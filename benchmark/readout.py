@@ -1,19 +1,18 @@
 """What a trained memory still holds: an earlier observation, read from the hidden state by a line.
 
-    python -m benchmark.readout runs/reacher --script rsac
-    python -m benchmark.readout runs/reacher --script rsac --of 0 --at 1 10 40
+    python -m benchmark.readout runs/reacher
+    python -m benchmark.readout runs/reacher --of 0 --at 1 10 40
 
-Plays episodes with the policy of a run (without noise) and fits, on half of them, each entry of
-the observation at step --of as a linear function of the policy's hidden state at step --at. The
+Plays episodes with the recurrent policy of a run (without noise) and fits, on half of them, each
+entry of its input at step --of (the observation, then the previous action, then a 1) as a linear
+function of its hidden state at step --at. The
 table has the share of the variance that the fit explains in the other half (R^2): 1 is all, 0 or
 less is nothing. What a line does not find may still be there, and what it finds need not be used.
 """
 
-import importlib
-
 import numpy as np
 
-from benchmark import RECURRENT
+from benchmark import open_run
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -25,7 +24,6 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.readout"
     add = parser.add_argument
     add("run", help="folder or checkpoint")
-    add("--script", choices=RECURRENT, default="rsac", help="that wrote it")
     add("--episodes", type=integer(20), default=400, help="half to fit, half to test")
     add("--of", type=integer(0), default=0, help="step whose observation is looked for")
     add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps looked in")
@@ -36,16 +34,17 @@ def parse_args(argv=None):
 class Recorder:
     """An agent that also notes what it saw and what it then held in memory."""
 
-    def __init__(self, agent, obs_dim):
-        self.agent, self.obs_dim = agent, obs_dim
+    def __init__(self, agent):
+        self.agent = agent
         self.obs, self.hidden = [], []  # per step (N, obs_dim), (N, layers x hidden_dim)
 
-    def act(self, history, hidden=None, deterministic=False):
+    def act(self, obs, hidden=None, deterministic=False):
         """As the agent's."""
-        action, hidden = self.agent.act(history, hidden, deterministic)
+        action, hidden = self.agent.act(obs, hidden, deterministic)
+        if hidden is None:
+            raise UserError("this policy has no memory to look into")
         h = hidden[0] if isinstance(hidden, tuple) else hidden  # (layers, N, hidden_dim)
-        self.obs.append(history[:, : self.obs_dim].copy())
-        # A copy: the loop clears the state in place where an episode ends.
+        self.obs.append(obs.copy())
         self.hidden.append(h.transpose(0, 1).flatten(1).cpu().numpy().copy())
         return action, hidden
 
@@ -67,23 +66,19 @@ def explained(hidden, values):
 
 
 def main(args):
-    from common.run import evaluate_checkpoint
+    agent, envs = open_run(args.run, "--seed", args.seed)
+    from common.evaluate import evaluate
+    from envs.wrappers import make_seeds
 
-    module = importlib.import_module(args.script)
-    played = []  # (obs (T, N, obs_dim), hidden (T, N, H), lengths (N,)) of each round
-
-    def evaluate(agent, envs, episodes, seed, film):
-        results = [], [], []
-        for k in range(-(-args.episodes // episodes)):
-            recorder = Recorder(agent, envs[0].observation_space.shape[0])
-            result = module.evaluate(recorder, envs, episodes, seed + k)
-            played.append((np.stack(recorder.obs), np.stack(recorder.hidden), result[1]))
-            for whole, part in zip(results, result, strict=True):
-                whole.extend(part)
-        return results
-
-    words = ["--evaluate", args.run, "--episodes", "10", "--seed", str(args.seed)]
-    evaluate_checkpoint(module.parse_args(words), args.script, module.Agent, evaluate)
+    seeds = make_seeds("test", args.seed, count=args.episodes)
+    played, returns = [], []  # (obs (T, N, obs_dim), hidden (T, N, H), lengths) of each round
+    for first in range(0, args.episodes, envs.num_envs):
+        recorder = Recorder(agent)
+        results = evaluate(recorder, envs, seeds[first : first + envs.num_envs])
+        played.append((np.stack(recorder.obs), np.stack(recorder.hidden), results["lengths"]))
+        returns += results["returns"]
+    envs.close()
+    print(f"{args.episodes} episodes, mean return {np.mean(returns):.6g}\n")
 
     columns = []
     for at in args.at:

@@ -333,6 +333,12 @@ def announce(log, command):
     os.fsync(log.fileno())  # `check_same` relies on the first line
 
 
+def end_with_parent():
+    """From now on this process is asked to stop where the one that started it dies (on Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 def start(run, command, log, output):
     """The process of a run, which holds the lock of its log for as long as it lives."""
     return subprocess.Popen(
@@ -344,6 +350,7 @@ def start(run, command, log, output):
         pass_fds=(log.fileno(),),
         # Ctrl-C reaches the sweep alone, which then asks every run once to save and stop.
         start_new_session=True,
+        preexec_fn=end_with_parent,  # safe, as a sweep has no threads
     )
 
 
@@ -361,12 +368,6 @@ def run_here(run):
         signal.signal(number_, lambda number_, _: process.send_signal(number_))
     code = process.wait()
     return code if code >= 0 else 128 - code
-
-
-def end_with_parent():
-    """From now on this process is asked to stop when the one that started it dies (on Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 # ---- 3. Where to run ----

@@ -21,8 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmark import check_env_id, find_script, machine, make_folder, read_curve
-from common.cli import Parser, file_name, integer, run_cli
+from benchmark import check_env_id, file_name, find_script, machine, read_curve
+from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
 
 
@@ -74,7 +74,7 @@ def main(args):
     solved = sum(row[4] is not None for row in rows)
     print(f"median {statistics.median(times):.1f} s; {solved} of {len(rows)} seeds solved it")
     if args.out:
-        make_folder(Path(args.out).parent)
+        Path(args.out).parent.mkdir(parents=True, exist_ok=True)
         head = ["script", "env_id", "seed", "threshold", "wall_seconds", "global_step", "return"]
         with open(args.out, "w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([head, *rows])
@@ -107,8 +107,8 @@ def find(args, name):
 def race(args, seed, name, log_dir):
     """The solution of a new run, which ends there. Raises RunError if it fails."""
     command = [sys.executable, find_script(args.script), "--env-id", args.env_id]
-    command += ["--seed", str(seed), "--log-dir", log_dir, "--run-name", name, *args.options]
-    make_folder(log_dir)
+    command += ["--seed", str(seed), "--run-dir", log_dir / name, *args.options]
+    log_dir.mkdir(parents=True, exist_ok=True)
     log_path, curve, solved = log_dir / f"{name}.log", None, False
     with open(log_path, "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)

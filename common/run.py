@@ -13,7 +13,6 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-import gymnasium as gym
 import numpy as np
 import psutil
 import torch
@@ -28,7 +27,6 @@ from common.replay_files import ReplayFiles
 from envs.wrappers import make_seeds
 
 STOP = (signal.SIGINT, signal.SIGTERM)
-VERSIONS = {module.__name__: str(module.__version__) for module in (torch, np, gym)}
 
 
 class Run:
@@ -48,22 +46,40 @@ class Run:
         set_up_torch(args)
 
     def _load_resumed(self):
-        args = self.args
-        saved = load_checkpoint(args.resume, self.script, args.device)
+        args, path = self.args, Path(self.args.resume)
+        self._lock(path if path.is_dir() else path.parent)
+        saved = load_checkpoint(path, self.script, args.device)
         free = ("total_steps", "resume", "device", "num_threads")
         refuse_conflicts(args, saved["args"], free)
-        before = saved["args"]["total_steps"]
-        if "total_steps" in args.typed and args.total_steps < before:
-            raise UserError(
-                f"--total-steps {args.total_steps} is less than the run's {before}; "
-                "it may only be raised"
-            )
         for name, value in saved["args"].items():
             if name not in args.typed and name not in ("resume", "device"):
                 setattr(args, name, value)
-        if saved["versions"] != VERSIONS:
-            print(f"versions differ: {saved['versions']}, now {VERSIONS}", file=sys.stderr)
+        if args.total_steps < saved["args"]["total_steps"]:
+            words = f"less than the run's {saved['args']['total_steps']}; it may only be raised"
+            raise UserError(f"--total-steps {args.total_steps} is {words}")
         return saved
+
+    def _make_folder(self):
+        args = self.args
+        env = args.env_id.replace(":", "_").replace("/", "_")
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        folder = Path(args.run_dir or f"runs/{env}__{self.script}__{args.seed}__{stamp}")
+        if folder.exists():
+            raise UserError(f"{folder} exists; choose another --run-dir or --resume {folder}")
+        folder.mkdir(parents=True)
+        write_file(folder / "args.json", json.dumps(self._settings(), indent=2).encode())
+        self._lock(folder)
+
+    def _lock(self, folder):
+        """One process at a time writes to a folder; the lock goes with the process."""
+        self.folder = folder
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder of a run")
+        self.lock = open(folder / ".lock", "w")  # noqa: SIM115 - open for as long as the run
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another process is writing to {folder}") from None
 
     # ---- What a checkpoint holds ----
 
@@ -89,7 +105,8 @@ class Run:
         """
         args = self.args
         self.eval_envs = make_eval_envs(args, film=args.video)
-        self._open_folder()
+        if not args.resume:
+            self._make_folder()
         self.replay_files = ReplayFiles(self.folder)
         if args.resume:
             progress = self._restore(progress)
@@ -102,29 +119,6 @@ class Run:
         if not args.resume:
             self._evaluate(*progress[:2])
         return progress
-
-    def _open_folder(self):
-        """Makes the folder of a new run; takes the lock, so that one process writes at a time."""
-        args = self.args
-        if args.resume:
-            path = Path(args.resume)
-            self.folder = path if path.is_dir() else path.parent
-        else:
-            env = args.env_id.replace(":", "_").replace("/", "_")
-            stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-            name = f"runs/{env}__{self.script}__{args.seed}__{stamp}"
-            self.folder = Path(args.run_dir or name)
-            if self.folder.exists():
-                hint = f"choose another --run-dir or --resume {self.folder}"
-                raise UserError(f"{self.folder} exists; {hint}")
-            self.folder.mkdir(parents=True)
-            settings = json.dumps(self._settings(), indent=2)
-            write_file(self.folder / "args.json", settings.encode())
-        self.lock = open(self.folder / ".lock", "w")  # noqa: SIM115 - open for as long as the run
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is writing to {self.folder}") from None
 
     def _restore(self, progress):
         """Loads every tracked object; returns the saved progress."""
@@ -160,7 +154,6 @@ class Run:
             "progress": [torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in progress],
             "script": self.script,
             "args": self._settings(),
-            "versions": VERSIONS,
             "rows": self.rows,
             "pending": [self.train_returns, self.loss_sums, self.loss_counts],
             "wall_seconds": self.wall_seconds(),

@@ -1,4 +1,4 @@
-"""Episodes of an evaluation are played side by side: each must be as if it were played alone."""
+"""Evaluation: each episode is as if it were played alone, from its own seed, and reported as is."""
 
 import importlib
 
@@ -6,96 +6,130 @@ import numpy as np
 import probes  # noqa: F401  (registers the environments)
 import pytest
 import torch
-from script_runs import RECURRENT, SCRIPTS, env_id
+from script_runs import RECURRENT, SCRIPTS, checkpoint, progress, run, tiny, train
 
-from common.envs import SIDE_BY_SIDE, make_env, make_envs
+from common.envs import make_envs
+from common.evaluate import SIDE_BY_SIDE, evaluate, load_agent, make_eval_envs
+from envs.wrappers import make_seeds
 
-SEED = 3
+SEEDS = make_seeds("test", 3, count=6)
 
 
-def make_agent(script, env):
-    module, shape = importlib.import_module(script), env.observation_space.shape
+def make_agent(script):
+    """An agent that has learned nothing, and its arguments."""
+    module = importlib.import_module(script)
+    name = "toy_envs:ToyPictures-v0" if script == "conv_sac" else "probes:Varied-v0"
+    args = module.parse_args(
+        ["--env-id", name, *(["--rnn-dim", "5"] if script in RECURRENT else [])]
+    )
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    args = module.parse_args(["--rnn-hidden", "5"] if script in RECURRENT else [])
-    return module, module.Agent(shape[0] if len(shape) == 1 else shape, 1, args)
+    shape, (action_dim,) = make_envs(args, 1).envs[0].shapes()
+    return module.Agent(shape[0] if len(shape) == 1 else tuple(shape), action_dim, args), args
 
 
-def play_alone(module, agent, env, episode):
-    """Return and length of one episode, acting from its first step on as while training."""
-    obs, _ = env.reset(seed=SEED, options={"episode": episode})
-    action, reward, hidden, rewards, ended = np.zeros(1), 0.0, None, [], False
+def play_alone(agent, args, seed, remember=True):
+    """Return and length of one episode."""
+    envs = make_envs(args, 1)
+    obs, _ = envs.reset(seed=[seed])
+    hidden, rewards, ended = None, [], False
     while not ended:
-        if module.__name__ in RECURRENT:
-            history = module.join(obs, action, reward)
-            action, hidden = agent.act(history, hidden, deterministic=True)
-        else:
-            action = agent.act(obs, deterministic=True)
-        obs, reward, terminated, truncated, _ = env.step(action)
-        rewards.append(reward)
-        ended = terminated or truncated
+        action, hidden = agent.act(obs, hidden if remember else None, deterministic=True)
+        obs, reward, terminated, truncated, _ = envs.step(action)
+        rewards.append(reward[0])
+        ended = terminated[0] or truncated[0]
     return sum(rewards), len(rewards)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 6])
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_episodes_side_by_side_are_those_played_alone(script, count):
-    name = "toy_envs:ToyPictures-v0" if script == "conv_sac" else "probes:Varied-v0"
-    envs, stepped = [make_env(name) for _ in range(count)], []
-    module, agent = make_agent(script, envs[0])
-    for env in envs:
-        env.step = lambda action, step=env.step: stepped.append(1) or step(action)
-    returns, lengths, _ = module.evaluate(agent, envs, 6, SEED)
-    expected = [play_alone(module, agent, make_env(name), episode) for episode in range(6)]
-    np.testing.assert_allclose(returns, [r for r, _ in expected], rtol=1e-5, atol=1e-6)
-    assert lengths == [length for _, length in expected]
-    assert len(set(returns)) == 6
-    assert len(stepped) == sum(lengths)  # none goes on after its last episode
+def test_episodes_side_by_side_are_those_played_alone(script):
+    agent, args = make_agent(script)
+    returns, lengths = zip(*[play_alone(agent, args, seed) for seed in SEEDS], strict=True)
+    assert len(set(returns)) == len(SEEDS)
+    for count in (1, 2, 4, 6):
+        results = evaluate(agent, make_envs(args, count), SEEDS)
+        np.testing.assert_allclose(results["returns"], returns, rtol=1e-5, atol=1e-6)
+        assert results["lengths"] == list(lengths)
+    if script in RECURRENT:  # else a hidden state that goes astray would not be seen
+        assert [play_alone(agent, args, seed, remember=False)[0] for seed in SEEDS] != returns
 
 
-@pytest.mark.parametrize("script", [name for name in SCRIPTS if name in RECURRENT])
-def test_memory_makes_a_difference_to_what_is_played(script):
-    """Else the test above would not see a hidden state that is never cleared."""
-    envs = [make_env("probes:Varied-v0")]
-    module, agent = make_agent(script, envs[0])
-    returns, _, _ = module.evaluate(agent, envs, 6, SEED)
-    forget, module.forget = module.forget, lambda hidden, ended: None
-    try:
-        assert module.evaluate(agent, envs, 6, SEED)[0] != returns
-    finally:
-        module.forget = forget
-
-
-def test_success_is_reported_for_each_episode_in_order():
+def test_success_is_reported_for_each_episode():
     class Lucky:
-        """Episodes of one to three steps; the even ones succeed."""
+        """Succeeds in episodes with an even seed, at the last of one to three steps."""
 
-        action_space = make_env(env_id("sac")).action_space
+        num_envs = 2
 
-        def reset(self, seed, options):
-            self.episode, self.left = options["episode"], 1 + options["episode"] % 3
-            return np.zeros(3, np.float32), {}
+        def reset(self, seed=None, options=None):
+            if seed is not None:
+                self.seed, self.t = np.array(seed), 0
+            return np.zeros((2, 3), np.float32), {}
 
         def step(self, action):
-            self.left -= 1
-            length = 1 + self.episode % 3
-            info = {"episode": {"r": float(self.episode), "l": length}}
-            info["is_success"] = self.episode % 2 == 0
-            return np.zeros(3, np.float32), 0.0, self.left == 0, False, info
+            self.t += 1
+            ended, none = self.t == 1 + self.seed % 3, np.zeros(2, bool)
+            info = {"is_success": ended & (self.seed % 2 == 0), "_is_success": ended}
+            return np.zeros((2, 3), np.float32), self.seed / (1 + self.seed % 3), ended, none, info
 
-    module = importlib.import_module("sac")
-    agent = module.Agent(3, 2, module.parse_args([]))
-    returns, lengths, successes = module.evaluate(agent, [Lucky(), Lucky()], 7, SEED)
-    assert returns == [0, 1, 2, 3, 4, 5, 6]
-    assert lengths == [1, 2, 3, 1, 2, 3, 1]
-    assert successes == [1, 0, 1, 0, 1, 0, 1]
-
-
-def test_there_are_no_more_environments_than_episodes_and_never_many():
-    assert len(make_envs("probes:Varied-v0", 3)) == 3
-    assert len(make_envs("probes:Varied-v0", 1000)) == SIDE_BY_SIDE
+    agent = importlib.import_module("sac").Agent
+    agent = agent(3, 2, importlib.import_module("sac").parse_args([]))
+    results = evaluate(agent, Lucky(), list(range(7)))
+    np.testing.assert_allclose(results["returns"], range(7))
+    assert results["lengths"] == [1, 2, 3, 1, 2, 3, 1]
+    assert results["successes"] == [1, 0, 1, 0, 1, 0, 1]
 
 
-def test_only_the_first_environment_draws():
-    draws = [env.render_mode for env in make_envs("pendulum-p-v0", 3, video=True)]
-    assert draws == ["rgb_array", None, None]
+def test_there_are_no_more_environments_than_episodes_and_never_many_and_one_draws():
+    args = importlib.import_module("sac").parse_args(["--env-id", "pendulum-p-v0"])
+    for episodes, expected in ((3, 3), (1000, SIDE_BY_SIDE)):
+        args.eval_episodes = episodes
+        draws = [env.render_mode for env in make_eval_envs(args, film=True).envs]
+        assert draws == ["rgb_array"] + [None] * (expected - 1)
+
+
+# ---- --evaluate ----
+
+
+@pytest.fixture(scope="module", params=SCRIPTS)
+def trained(request, tmp_path_factory):
+    return request.param, train(
+        request.param, tiny(request.param), tmp_path_factory.mktemp(request.param)
+    )
+
+
+def test_a_loaded_policy_does_what_it_did_before_it_was_saved(trained):
+    script, folder = trained
+    module = importlib.import_module(script)
+    argv = ["--evaluate", str(folder), "--eval-episodes", "2", "--num-threads", "1"]
+    agent, envs = load_agent(module.parse_args(argv), script, module.Agent)
+    results = evaluate(agent, envs, make_seeds("evaluation", 0, 60, count=2))
+    row = progress(folder)[-1]
+    assert float(row["eval_return_mean"]) == sum(results["returns"]) / 2
+    assert float(row["eval_length_mean"]) == sum(results["lengths"]) / 2
+
+
+def evaluated(script, folder, tmp_path, *more):
+    """What --evaluate prints, by name."""
+    ended = run(script, ["--evaluate", folder, *more], tmp_path)
+    assert ended.code == 0, ended.err
+    words = ended.out.split()
+    assert ended.out.count("\n") == 1
+    return dict(zip(words[::2], map(float, words[1::2]), strict=True))
+
+
+def test_the_line_says_what_the_episodes_were(trained, tmp_path):
+    script, folder = trained
+    module = importlib.import_module(script)
+    argv = ["--evaluate", str(folder), "--eval-episodes", "4", "--num-threads", "1", "--seed", "7"]
+    agent, envs = load_agent(module.parse_args(argv), script, module.Agent)
+    returns = evaluate(agent, envs, make_seeds("test", 7, count=4))["returns"]
+    before = checkpoint(folder)["progress"]
+    told = evaluated(script, folder, tmp_path, *argv[2:])
+    expected = {"episodes": 4, "return_mean": np.mean(returns), "return_std": np.std(returns)}
+    expected |= {"return_min": min(returns), "return_max": max(returns)}
+    assert told.keys() == expected.keys() | {"length_mean", "success_rate"}
+    for name, value in expected.items():
+        assert told[name] == pytest.approx(value, rel=1e-5), name
+    again, other = (evaluated(script, folder, tmp_path, *argv[2:6], "--seed", s) for s in (7, 8))
+    assert told == again != other
+    assert checkpoint(folder)["progress"][0] == before[0]

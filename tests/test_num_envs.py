@@ -1,18 +1,18 @@
-"""--num-envs: several environments in lockstep learn from the same steps as one does.
+"""The loop of each script, with one environment and with several: what it stores, how often it
+learns, and where its memory is emptied."""
 
-These tests run under the oldest and the newest Gymnasium that pyproject.toml allows.
-"""
+import importlib
 
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
+from script_runs import RECURRENT, SCRIPTS
 
-import ddpg
-import sac
-import td3
-from common.envs import make_env
+from common.envs import make_envs
 
-SCRIPTS = [ddpg, td3, sac]
+FLAT = [name for name in SCRIPTS if name != "conv_sac"]
+num_envs = pytest.mark.parametrize("num_envs", [1, 3])
 
 
 class Count(gym.Env):
@@ -41,102 +41,123 @@ class Count(gym.Env):
         return np.array([self.length, self.t], np.float32)
 
 
-gym.register("Count-v0", Count)
+gym.register("Count-v0", Count, max_episode_steps=100)
 
 
-def run(script, folder, monkeypatch, num_envs, total_steps=120, learning_starts=60, options=()):
-    """Runs a script's own loop; returns the batches that it learned from, in order."""
-    batches, real_update = [], script.update
+def train(script, folder, num_envs, monkeypatch, *options):
+    """Runs a script's own loop for 120 steps, 60 of them random; returns the batches that it
+    learned from, in order."""
+    module, batches = importlib.import_module(script), []
+    real = module.update
 
-    def watched_update(agent, optimizers, batch, *args):
+    def watched(agent, optimizers, batch, *rest):
         batches.append(batch)
-        return real_update(agent, optimizers, batch, *args)
+        return real(agent, optimizers, batch, *rest)
 
-    monkeypatch.setattr(script, "update", watched_update)
-    argv = ["--env-id", "Count-v0", "--log-dir", str(folder), "--num-envs", str(num_envs)]
-    argv += ["--total-steps", str(total_steps), "--learning-starts", str(learning_starts)]
-    argv += ["--batch-size", "64", "--hidden-dims", "8", "--eval-episodes", "1"]
-    argv += ["--num-threads", "1", "--buffer-size", "1000", *options]
-    script.main(script.parse_args(argv))
+    monkeypatch.setattr(module, "update", watched)
+    text = "--env-id Count-v0 --total-steps 120 --learning-starts 60 --updates-per-step 1 "
+    text += "--batch-size 32 --hidden-dims 8 --eval-episodes 1 --eval-every 60 --num-threads 1"
+    argv = [*text.split(), "--run-dir", folder / "run", "--num-envs", num_envs, *options]
+    module.main(module.parse_args([str(word) for word in argv]))
     return batches
 
 
-@pytest.mark.parametrize("num_envs", [1, 2, 4])
-@pytest.mark.parametrize("script", SCRIPTS)
+def steps_of(script, batch):
+    """obs, next_obs (n, 2) and terminated (n,) of the real steps in a batch."""
+    if script not in RECURRENT:
+        obs, _, _, next_obs, terminated = batch
+        return obs, next_obs, terminated[:, 0]
+    obs, _, _, terminated, mask = batch
+    first, real = obs.shape[1] - mask.shape[1] - 1, mask[..., 0] == 1
+    return obs[:, first:-1, :2][real], obs[:, first + 1 :, :2][real], terminated[..., 0][real]
+
+
+@num_envs
+@pytest.mark.parametrize("script", FLAT)
 def test_the_true_last_observation_is_stored(script, num_envs, tmp_path, monkeypatch):
-    for obs, _, _, next_obs, terminated in run(script, tmp_path, monkeypatch, num_envs):
+    for batch in train(script, tmp_path, num_envs, monkeypatch):
+        obs, next_obs, terminated = steps_of(script, batch)
         length, t = obs.unbind(dim=-1)
         assert (next_obs[:, 0] == length).all()  # never that of the next episode
         assert (next_obs[:, 1] == t + 1).all()
         last, even = t + 1 == length, length % 2 == 0
-        assert (terminated[:, 0].bool() == (last & even)).all()
+        assert (terminated.bool() == (last & even)).all()
+        assert last.any()
 
 
-@pytest.mark.parametrize("num_envs", [1, 2, 4])
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_the_number_of_updates_per_step_does_not_depend_on_num_envs(
-    script, num_envs, tmp_path, monkeypatch
+@pytest.mark.parametrize("per_step", [0.5, 1, 2])
+@num_envs
+def test_updates_per_step_do_not_depend_on_num_envs(num_envs, per_step, tmp_path, monkeypatch):
+    options = ["--updates-per-step", per_step]
+    assert len(train("sac", tmp_path, num_envs, monkeypatch, *options)) == 60 * per_step
+
+
+@num_envs
+@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+@pytest.mark.parametrize("script", RECURRENT)
+def test_memory_is_emptied_at_the_end_of_an_episode_and_nowhere_else(
+    script, rnn, num_envs, tmp_path, monkeypatch
 ):
-    assert len(run(script, tmp_path, monkeypatch, num_envs)) == 60
+    agent_class, seen = importlib.import_module(script).Agent, []
+    real = agent_class.act
 
+    def watched(agent, obs, hidden=None, deterministic=False):
+        if not deterministic and hidden is not None:
+            states = hidden if isinstance(hidden, tuple) else (hidden,)
+            held = torch.stack([state.abs().amax(dim=(0, 2)) for state in states]).numpy()  # (., N)
+            seen.append((obs[:, 1] == 0, held))  # step 0 of an episode?
+        return real(agent, obs, hidden, deterministic)
 
-@pytest.mark.parametrize("num_envs", [1, 3])
-@pytest.mark.parametrize(
-    ("every", "per_step", "expected"), [(1, 0.5, 30), (20, 1, 60), (12, 2, 120)]
-)
-def test_update_every_and_updates_per_step_set_the_ratio(
-    every, per_step, expected, num_envs, tmp_path, monkeypatch
-):
-    options = ["--update-every", str(every), "--updates-per-step", str(per_step)]
-    assert len(run(sac, tmp_path, monkeypatch, num_envs, options=options)) == expected
-
-
-def test_every_environment_has_its_own_episodes(tmp_path, monkeypatch):
-    env = make_env("Count-v0", seed=0, num_envs=8)
-    lengths = env.reset()[0][:, 0]
-    env.close()
-    assert len(set(lengths)) > 1
+    monkeypatch.setattr(agent_class, "act", watched)
+    train(script, tmp_path, num_envs, monkeypatch, "--rnn", rnn)
+    starts, held = np.concatenate([s for s, _ in seen]), np.concatenate([h for _, h in seen], 1)
+    assert starts.mean() > 0.2
+    assert (held[:, starts] == 0).all()
+    assert (held[:, ~starts] > 0).all()
 
 
 def test_only_the_environments_whose_episode_ended_are_reset():
-    env = make_env("Count-v0", seed=0, num_envs=8)
-    obs, _ = env.reset()
+    module = importlib.import_module("sac")
+    envs = make_envs(module.parse_args(["--env-id", "Count-v0"]), 8)
+    obs, _ = envs.reset()
     lengths = obs[:, 0]
-    obs, _, terminated, truncated, _ = env.step(np.zeros((8, 1), np.float32))
+    assert len(set(lengths)) > 1, "each has its own episodes"
+    obs, _, terminated, truncated, _ = envs.step(np.zeros((8, 1), np.float32))
     ended = terminated | truncated
     assert (ended == (lengths == 1)).all()
     assert 0 < ended.sum() < 8
-    after, _ = env.reset(options={"reset_mask": ended})
-    env.close()
+    after, _ = envs.reset(options={"reset_mask": ended})
+    envs.close()
     assert (after[~ended] == obs[~ended]).all()
     assert (after[ended, 1] == 0).all()
 
 
 def test_training_returns_are_those_of_whole_episodes(tmp_path, monkeypatch):
-    returns, real = [], sac.Run.add_returns
+    module, returns = importlib.import_module("sac"), []
+    real = module.Run.add_returns
 
-    def watched(self, info, ended):
-        before = len(self._returns)
-        real(self, info, ended)
-        returns.extend(self._returns[before:])
+    def watched(run, info, ended):
+        before = len(run.train_returns)
+        real(run, info, ended)
+        returns.extend(run.train_returns[before:])
 
-    monkeypatch.setattr(sac.Run, "add_returns", watched)
-    run(sac, tmp_path, monkeypatch, num_envs=4)
+    monkeypatch.setattr(module.Run, "add_returns", watched)
+    train("sac", tmp_path, 4, monkeypatch)
     assert len(returns) > 10
-    assert set(returns) <= {1.0, 2.0, 3.0, 4.0}
+    assert set(returns) == {1.0, 2.0, 3.0, 4.0}
 
 
 def test_a_linear_learning_rate_ends_at_zero_where_the_last_step_goes_beyond_the_end(
     tmp_path, monkeypatch
 ):
-    rates, real = [], sac.scale_lr
+    module, rates = importlib.import_module("sac"), []
+    real = module.set_lr
 
-    def watched(optimizers, factor):
-        rates.append(factor)
-        real(optimizers, factor)
+    def watched(optimizers, lr):
+        rates.append(lr)
+        real(optimizers, lr)
 
-    monkeypatch.setattr(sac, "scale_lr", watched)
-    options = ["--lr-schedule", "linear"]
-    run(sac, tmp_path, monkeypatch, num_envs=16, total_steps=100, options=options)
+    monkeypatch.setattr(module, "set_lr", watched)
+    train("sac", tmp_path, 16, monkeypatch, "--lr-schedule", "linear")
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] == 0

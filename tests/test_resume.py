@@ -145,7 +145,7 @@ def test_one_process_at_a_time_writes_to_a_folder(tmp_path):
     assert wait(pid, log).code == 143
 
 
-# ---- Files that are not as they were left ----
+# ---- Rows ----
 
 
 def lose_rows(folder):
@@ -157,20 +157,12 @@ def cut_rows(folder):
     path.write_bytes(path.read_bytes()[:-9] + b"\0" * 40)
 
 
-def lose_newest(folder):  # as if killed between the two moves
-    (folder / "checkpoint.pt").unlink()
-
-
-def damage_newest(folder):
-    (folder / "checkpoint.pt").write_bytes(b"damaged")
-    return folder / "checkpoint.previous.pt"  # given by name
-
-
-@pytest.mark.parametrize("damage", [lose_rows, cut_rows, lose_newest, damage_newest])
-def test_a_run_goes_on_where_files_were_lost(damage, tmp_path):
+@pytest.mark.parametrize("damage", [lose_rows, cut_rows])
+def test_rows_that_were_lost_are_written_again(damage, tmp_path):
     whole = train("sac", tiny("sac", total=100), tmp_path, "whole")
-    folder = train("sac", tiny("sac", total=60), tmp_path)
-    resume("sac", damage(folder) or folder, tmp_path, 100)
+    folder = train("sac", tiny("sac", total=50), tmp_path)
+    damage(folder)
+    resume("sac", folder, tmp_path, 100)
     assert_same_run(whole, folder)
 
 
@@ -187,9 +179,9 @@ def test_the_rows_are_on_the_disk_before_the_checkpoint_that_follows_them(tmp_pa
     argv = tiny("sac", "--run-dir", tmp_path / "run")
     assert not module.main(module.parse_args(argv))
     saved = [k for k, name in enumerate(order) if "checkpoint" in name]
-    rows = [k for k, name in enumerate(order) if "progress.csv" in name][1:]  # of step 0
-    assert len(saved) == len(rows) == 3  # every 25 of 60 steps, and at the end
-    assert all(row < save for row, save in zip(rows, saved, strict=True))
+    rows = [k for k, name in enumerate(order) if "progress.csv" in name]
+    assert len(saved) == len(rows) - 1 == 3  # every 25 of 60 steps, and at the end; rows also at 0
+    assert rows[1] < saved[0] < rows[2] < saved[1]
 
 
 # ---- What a run follows from ----
@@ -215,10 +207,10 @@ def test_evaluation_does_not_disturb_training(script, tmp_path):
 
 def test_a_finished_run_resumed_does_nothing_more(tmp_path):
     folder = train("sac", tiny("sac"), tmp_path)
-    before = (folder / "progress.csv").read_bytes()
-    assert [row["global_step"] for row in progress(folder)] == ["0", "25", "50", "60"]
+    before = progress(folder)
+    assert [row["global_step"] for row in before] == ["0", "25", "50", "60"]
     resume("sac", folder, tmp_path, 60)
-    assert (folder / "progress.csv").read_bytes() == before
+    assert progress(folder) == before
 
 
 def test_wall_seconds_count_from_process_start_and_go_on_after_a_resume(tmp_path):

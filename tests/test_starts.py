@@ -1,133 +1,165 @@
-"""What the random steps tell before learning starts: the units of rewards and of inputs."""
+"""Episodes: how each one starts, what a memory reads in it, and how it is played again."""
 
 import importlib
 
 import numpy as np
 import pytest
-import torch
-from script_runs import RECURRENT, tiny
+import toy_envs  # noqa: F401  (registers the environments)
+from script_runs import SCRIPTS, run, tiny, train
+
+from common.envs import make_env
+from envs.wrappers import SeededEpisodes, make_seeds
+
+TOY = "toy_envs:Toy-v0"
 
 
-@pytest.mark.parametrize(
-    "script", ["sac", "rsac", "rsac_sharing", "rsac_sharing --stored-state", "conv_sac"]
-)
-@pytest.mark.parametrize("num_envs", [1, 2])
-def test_alpha_starts_at_the_mean_size_of_the_rewards_of_the_random_steps(
-    script, num_envs, tmp_path, monkeypatch
-):
-    script, *options = script.split()
-    module = importlib.import_module(script)
-    rewards, alphas = {}, []  # rewards of each buffer: conv_sac first tries one out
-    add, update = module.ReplayBuffer.add, module.update
+# ---- Seeds ----
 
-    def watched_add(buffer, obs, action, reward, *rest):
-        rewards.setdefault(id(buffer), []).extend(np.atleast_1d(reward).tolist())
-        add(buffer, obs, action, reward, *rest)
 
-    def watched_update(agent, *rest):
-        mean = np.abs(list(rewards.values())[-1]).mean()
-        alphas.append((agent.log_alpha.exp().item(), mean))
-        return update(agent, *rest)
+def test_training_evaluation_and_tests_share_no_seed():
+    seeds = range(20)
+    starts = {
+        "training": [make_seeds("training", s, k, n)[0] for s in seeds for k in range(4)
+                     for n in range(100)],
+        "evaluation": [x for s in seeds for step in range(0, 10_000, 500)
+                       for x in make_seeds("evaluation", s, step, count=10)],
+        "test": [x for s in seeds for x in make_seeds("test", s, count=100)],
+    }  # fmt: skip
+    every = [seed for some in starts.values() for seed in some]
+    assert len(every) == 8000 + 4000 + 2000
+    assert len(set(every)) == len(every)
+    assert 0 <= min(every) <= max(every) < 2**31
 
-    monkeypatch.setattr(module.ReplayBuffer, "add", watched_add)
-    monkeypatch.setattr(module, "update", watched_update)
-    argv = tiny(script, "--log-dir", tmp_path, "--num-envs", num_envs, "--lr", 0, total=30)
-    argv += ["--update-every", 2, "--updates-per-step", 1, "--buffer-size", 200]
-    argv = list(map(str, argv + options))
+
+def test_a_run_uses_each_kind_of_seed_for_its_purpose(tmp_path, monkeypatch):
+    used, real = {"training": [], "evaluation": [], "left over": []}, SeededEpisodes.reset
+    module = importlib.import_module("sac")
+
+    def watched(env, *, seed=None, options=None):
+        evaluated = env not in module_envs
+        result = real(env, seed=seed, options=options)
+        if seed is None:
+            used["left over" if evaluated else "training"].append((*env.seed, env.episode))
+        else:
+            used["evaluation"].append(seed)
+            assert evaluated
+        return result
+
+    module_envs, make = [], module.make_envs
+
+    def watched_make(*args):
+        envs = make(*args)
+        module_envs.extend(envs.envs)
+        return envs
+
+    monkeypatch.setattr(module, "make_envs", watched_make)
+    monkeypatch.setattr(SeededEpisodes, "reset", watched)
+    argv = tiny("sac", "--run-dir", tmp_path / "run", "--seed", 3, "--num-envs", 2)
     assert not module.main(module.parse_args(argv))
-    assert len(alphas) > 5
-    first, mean = alphas[0]
-    assert first == pytest.approx(mean, rel=1e-6)
-    assert mean != pytest.approx(1, rel=0.1)  # else nothing is shown
-    assert {alpha for alpha, _ in alphas} == {first}  # nor does it start anew later
+    episodes = [sum(k == env for _, k, _ in used["training"]) for env in range(2)]
+    assert sorted(used["training"]) == [(3, k, n) for k in range(2) for n in range(episodes[k])]
+    steps = (0, 26, 50, 60)
+    assert used["evaluation"] == [x for k in steps for x in make_seeds("evaluation", 3, k, count=2)]
 
 
-@pytest.mark.parametrize("script", ["sac", "rsac", "rsac_sharing"])
-def test_alpha_starts_at_one_where_no_reward_was_seen(script):
-    module = importlib.import_module(script)
-    agent = module.Agent(3, 1, module.parse_args(["--hidden-dims", "4"]))
-    buffer = module.ReplayBuffer(8, 3, 1)
-    buffer.t[0, :4] = range(4)  # four steps without reward
-    module.start_alpha(agent, buffer)
-    torch.testing.assert_close(agent.log_alpha.exp().item(), 1.0)
+# ---- What a memory reads ----
 
 
-@pytest.mark.parametrize("script", RECURRENT)
-def test_all_memories_read_inputs_as_parts_of_the_largest_of_the_random_steps(
-    script, tmp_path, monkeypatch
-):
-    module = importlib.import_module(script)
-    seen, units, update = [], [], module.update
-
-    def watched_update(agent, optimizers, batch, args, *rest):
-        memories = [m for m in agent.modules() if isinstance(m, module.Memory)]
-        units.append(torch.stack([m.unit for m in memories]))
-        return update(agent, optimizers, batch, args, *rest)
-
-    def watched_add(buffer, obs, action, *rest):
-        seen.append(np.concatenate([np.ravel(obs), np.ravel(action)]))
-        add(buffer, obs, action, *rest)
-
-    add = module.ReplayBuffer.add
-    monkeypatch.setattr(module.ReplayBuffer, "add", watched_add)
-    monkeypatch.setattr(module, "update", watched_update)
-    argv = ["--log-dir", tmp_path, "--behaviour-refresh", "episode"]
-    assert not module.main(module.parse_args(tiny(script, *argv, total=40)))
-    memories = {"rdpg": 5, "rtd3": 5, "rsac": 4, "rsac_sharing": 3}[script]
-    assert units[0].shape == (memories, 5)
-    largest = np.abs(seen[:16]).max(axis=0).clip(0.1)  # 16 random steps
-    for unit in (*units[0], *units[-1]):
-        np.testing.assert_allclose(unit, largest, rtol=1e-6)
+@pytest.mark.parametrize("memory_input", ["obs", "obs-action", "obs-action-reward"])
+def test_a_memory_reads_the_observation_what_came_before_it_and_a_one(memory_input):
+    plain, env = make_env(TOY, seed=5), make_env(TOY, seed=5, memory_input=memory_input)
+    rng, parts = np.random.default_rng(0), memory_input.split("-")
+    for _ in range(3):
+        (obs, _), (joined, _) = plain.reset(), env.reset()
+        action, reward, ended = np.zeros(2), 0.0, False  # at the first step of each episode
+        while True:
+            before = {"obs": obs, "action": action, "reward": [reward]}
+            expected = np.concatenate([*(before[part] for part in parts), [1]], dtype=np.float32)
+            np.testing.assert_array_equal(joined, expected)
+            assert joined.dtype == np.float32
+            assert env.observation_space.contains(joined)
+            if ended:
+                break
+            action = rng.uniform(-1, 1, 2).astype(np.float32)
+            obs, reward, terminated, truncated, _ = plain.step(action)
+            joined, *rest = env.step(action)
+            assert rest[:3] == [reward, terminated, truncated]
+            ended = terminated or truncated
 
 
-@pytest.mark.parametrize("script", RECURRENT)
-def test_without_rescale_a_memory_is_that_of_pytorch(script):
-    module = importlib.import_module(script)
-    torch.manual_seed(0)
-    memory = module.Memory(3, 1, module.parse_args(["--no-rescale", "--rnn-hidden", "5"]))
-    torch.manual_seed(0)
-    plain = torch.nn.LSTM(4, 5, batch_first=True)
-    history = torch.randn(2, 6, 5)
-    torch.testing.assert_close(memory.rnn.state_dict(), plain.state_dict())
-    torch.testing.assert_close(memory(history)[0][..., :5], plain(history[..., :4])[0])
+# ---- Playing again ----
 
 
-@pytest.mark.parametrize("script", RECURRENT)
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("rnn", ["lstm", "gru"])
-def test_the_forget_bias_opens_the_gates_that_keep_the_memory(script, rnn, layers):
-    module = importlib.import_module(script)
-
-    def kept(bias):
-        """The share of what each layer holds that is left after one step."""
-        argv = ["--rnn", rnn, "--rnn-layers", layers, "--rnn-hidden", 5, "--forget-bias", bias]
-        torch.manual_seed(0)
-        memory = module.Memory(3, 1, module.parse_args([*map(str, argv)]))
-        history, zeros = torch.randn(2, 1, 5), torch.zeros(layers, 2, 5)
-        held = torch.randn(layers, 2, 5)
-        if rnn == "gru":
-            return memory(history, held)[1] / held
-        shares = []
-        for k in range(layers):  # of one layer at a time: the layer above reads what it holds
-            cell = zeros.clone()
-            cell[k] = held[k]
-            with_it, without = (memory(history, (zeros, c))[1][1][k] for c in (cell, zeros))
-            shares.append((with_it - without) / held[k])
-        return torch.stack(shares)
-
-    torch.testing.assert_close(kept(30), torch.ones_like(kept(30)))
-    if rnn == "lstm":
-        torch.testing.assert_close(kept(-30), torch.zeros_like(kept(-30)))
-        at_first, more = kept(0), kept(1)
-        torch.testing.assert_close(more.logit() - at_first.logit(), torch.ones_like(more))
+def test_an_episode_depends_on_its_number_alone():
+    env = make_env(TOY, seed=5)
+    firsts = [env.reset()[0] for _ in range(3)]
+    other = make_env(TOY, seed=5)
+    other.reset(), other.reset(seed=77)
+    for _ in range(4):
+        other.step(np.ones(2))
+    np.testing.assert_array_equal(other.reset()[0], firsts[1])
+    assert len({obs.tobytes() for obs in firsts}) == 3
 
 
-@pytest.mark.parametrize("script", RECURRENT)
-def test_a_memory_without_gates_has_no_forget_bias(script):
-    module = importlib.import_module(script)
-    biases = []
-    for bias in "03":
-        torch.manual_seed(0)
-        args = module.parse_args(["--rnn", "rnn", "--forget-bias", bias])
-        biases.append(module.Memory(3, 1, args).rnn.state_dict())
-    torch.testing.assert_close(*biases, atol=0, rtol=0)
+@pytest.mark.parametrize("memory_input", [None, "obs-action-reward"])
+def test_an_episode_is_played_again_to_where_it_was(memory_input):
+    env, other = (make_env(TOY, seed=5, memory_input=memory_input) for _ in range(2))
+    env.reset(), env.reset()
+    for k in range(4):
+        env.step(np.array([0.1 * k, -1]))
+    other.load_state_dict(env.state_dict())
+    for k in range(3):
+        one, two = env.step(np.full(2, 0.3 * k)), other.step(np.full(2, 0.3 * k))
+        np.testing.assert_equal(one[:4], two[:4])
+    assert one[3]
+    assert one[4]["episode"]["r"] == two[4]["episode"]["r"]
+    np.testing.assert_array_equal(env.reset()[0], other.reset()[0])
+
+
+def test_an_environment_that_has_changed_is_refused(tmp_path):
+    folder = train("sac", tiny("sac"), tmp_path)
+    for mode in ("--resume", "--evaluate"):
+        ended = run("sac", [mode, folder], tmp_path, "another_environment")
+        assert ended.code == 2
+        assert "Toy-v0 has changed since the checkpoint" in ended.err
+
+
+def test_an_environment_that_does_not_repeat_is_named_and_the_run_goes_on(tmp_path):
+    folder = train("sac", tiny("sac"), tmp_path)
+    ended = run("sac", ["--resume", folder, "--total-steps", 80], tmp_path, "own_randomness")
+    assert ended.code == 0, ended.err
+    assert "not repeated to the last bit" in ended.err
+
+
+# ---- Observations and actions ----
+
+
+def test_an_environment_may_reuse_its_array():
+    env = make_env(TOY)
+    inner, shared = env.unwrapped, np.zeros(3, np.float32)
+    inner.observation_space.dtype = np.dtype(np.float32)
+
+    def step(action):
+        shared[:] += 1
+        return shared, 0.0, False, False, {}
+
+    inner.step = step
+    env.reset()
+    first, *_ = env.step(np.zeros(2))
+    env.step(np.zeros(2))
+    assert first.tolist() == [1, 1, 1]
+
+
+def test_actions_reach_the_environment_in_its_own_bounds():
+    env, seen = make_env(TOY), []
+    env.reset()
+    inner = env.unwrapped
+    inner.step = lambda action: (seen.append(action), type(inner).step(inner, action))[1]
+    for action in (-1, 0, 1):
+        env.step(np.full(2, action))
+    np.testing.assert_allclose(seen, [[-1, -1], [0.5, 0.5], [2, 2]])
+
+
+@pytest.mark.parametrize("script", [name for name in ("sac", "rdpg", "rsac") if name in SCRIPTS])
+def test_flat_observations_of_whole_numbers_are_learned_from_as_numbers(script, tmp_path):
+    train(script, tiny(script, env="toy_envs:ToyBytes-v0"), tmp_path)

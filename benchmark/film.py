@@ -1,0 +1,108 @@
+"""Films one episode of a policy beside what it observes, does and remembers.
+
+    python -m benchmark.film runs/NAME film.gif --seed 2 --every 2
+
+The episode is the first that `--evaluate runs/NAME --seed 2` plays. Observation and action are
+drawn as lines, the hidden state of the memory as a map, one row for each of its numbers; what a
+recurrent script observes ends with its previous action and a 1.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from benchmark import open_run
+from common.cli import Parser, integer, run_cli
+from common.errors import UserError
+
+SHOWN, STEP = 200, 2  # steps of the past in a panel, and the pixels of one
+MARGIN, HEADING, LEAST_HEIGHT = 10, 16, 300  # pixels
+INK, GREY, PAPER = (40, 40, 40), (200, 200, 200), (255, 255, 255)
+COLOURS = [(31, 119, 180), (214, 96, 20), (44, 140, 60), (170, 60, 60), (130, 90, 170), INK]
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    parser.prog = "python -m benchmark.film"
+    add = parser.add_argument
+    add("run", help="folder or checkpoint")
+    add("out", type=Path, help="film to write, .gif or .mp4")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of the start state")
+    add("--every", type=integer(1), default=1, help="keep each k-th picture")
+    args = parser.parse_args(argv)
+    if args.out.suffix not in (".gif", ".mp4"):
+        parser.error(f"{args.out} must end in .gif or .mp4")
+    return args
+
+
+def play(agent, envs, seed):
+    """One episode: pictures, and of each step the vectors to draw beside it, name -> (steps, .)"""
+    from envs.wrappers import make_seeds
+
+    obs, _ = envs.reset(seed=make_seeds("test", seed, count=1))
+    pictures, steps, hidden, ended = [], [], None, False
+    while not ended:
+        action, hidden = agent.act(obs, hidden, deterministic=True)
+        pictures.append(envs.envs[0].render())
+        step = {"observation": obs[0]} if obs.ndim == 2 else {}  # no pictures of pictures
+        step["action"] = action[0]
+        if hidden is not None:
+            state = hidden[0] if isinstance(hidden, tuple) else hidden  # (layers, 1, dim)
+            step["memory"] = state.flatten().cpu().numpy()
+        steps.append({name: value.copy() for name, value in step.items()})
+        obs, _, terminated, truncated, _ = envs.step(action)
+        ended = terminated[0] or truncated[0]
+    return pictures, {name: np.stack([step[name] for step in steps]) for name in steps[0]}
+
+
+def beside(picture, values, step):
+    """The picture with one panel for each of `values` up to `step`, (H, W, 3) uint8."""
+    from PIL import Image, ImageDraw
+
+    height = max(picture.shape[0], LEAST_HEIGHT)
+    left, right = picture.shape[1] + MARGIN, picture.shape[1] + MARGIN + STEP * SHOWN
+    page = Image.new("RGB", (right + MARGIN, height), PAPER)
+    page.paste(Image.fromarray(picture), (0, (height - picture.shape[0]) // 2))
+    draw, panel = ImageDraw.Draw(page), height // len(values)
+    for k, (name, all_steps) in enumerate(values.items()):
+        top, bottom = k * panel + HEADING, (k + 1) * panel - 4
+        largest = max(1e-6, float(np.abs(all_steps).max()))
+        past = all_steps[max(0, step + 1 - SHOWN) : step + 1] / largest  # (steps, .) in [-1, 1]
+        draw.text((left, top - 14), f"{name}, {past.shape[1]} numbers, within +-{largest:.3g}", INK)
+        if name == "memory":
+            size = (STEP * len(past), bottom - top)
+            page.paste(Image.fromarray(blue_white_red(past.T)).resize(size, 0), (left, top))
+        else:
+            middle, half = (top + bottom) / 2, (bottom - top) / 2 - 2
+            draw.line([(left, middle), (right, middle)], GREY)
+            for j, line in enumerate(past.T):
+                points = [(left + STEP * i, middle - half * y) for i, y in enumerate(line)]
+                draw.line([*points, points[-1]], COLOURS[j % len(COLOURS)], 2)
+        draw.rectangle([left - 1, top - 1, right, bottom], outline=GREY)
+    return np.asarray(page)
+
+
+def blue_white_red(values):
+    """(H, W) in [-1, 1] -> (H, W, 3) uint8: -1 blue, 0 white, 1 red"""
+    fade = 1 - np.abs(values)
+    red, blue = np.where(values > 0, 1, fade), np.where(values < 0, 1, fade)
+    return (255 * np.stack([red, fade, blue], axis=-1)).astype(np.uint8)
+
+
+def main(args):
+    if not args.out.parent.is_dir():
+        raise UserError(f"there is no folder {args.out.parent}")
+    agent, envs = open_run(args.run, "--seed", args.seed, "--eval-episodes", 1, "--video")
+    from common.evaluate import write_film
+
+    pictures, values = play(agent, envs, args.seed)
+    if pictures[0] is None or pictures[0].ndim != 3:
+        raise UserError("this environment does not draw pictures (render_mode 'rgb_array')")
+    frames = [beside(pictures[k], values, k) for k in range(0, len(pictures), args.every)]
+    fps = envs.envs[0].metadata.get("render_fps") or 30
+    write_film(args.out, frames, fps / args.every)
+    envs.close()
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args())
