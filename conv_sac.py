@@ -47,8 +47,6 @@ def parse_args(argv=None):
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
-
-    add = parser.add_argument_group("entropy").add_argument
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
 
@@ -325,12 +323,6 @@ def make_optimizers(agent, args):
     }
 
 
-def set_lr(optimizers, lr):
-    for optimizer in optimizers.values():
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-
-
 @torch.no_grad()
 def soft_update(target, online, tau):
     """target <- (1 - tau) target + tau online, for all parameters in one call."""
@@ -419,7 +411,9 @@ def main(args):
 
         # Learn
         if args.lr_schedule == "linear":
-            set_lr(optimizers, args.lr * max(0, 1 - global_step / args.total_steps))
+            lr = args.lr * max(0, 1 - global_step / args.total_steps)
+            for optimizer in optimizers.values():
+                optimizer.param_groups[0]["lr"] = lr
         due = int((global_step - args.learning_starts) * args.updates_per_step)
         while num_updates < due and buffer.episodes:
             sample = buffer.sample(args.batch_size, args.n_step, args.gamma, rng)

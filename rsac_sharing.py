@@ -37,8 +37,6 @@ def parse_args(argv=None):
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=2e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
-
-    add = parser.add_argument_group("entropy").add_argument
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
 
@@ -89,9 +87,7 @@ class ReplayBuffer:
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
         """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).
-
-        next_obs: the true next observation, also where an episode has ended.
-        """
+        next_obs is the true next observation, also where an episode has ended."""
         for k, episode in enumerate(self.open):
             episode["obs"].append(obs[k])
             episode["action"].append(action[k])
@@ -286,22 +282,17 @@ def masked_mean(x, mask):
 @torch.no_grad()
 def start_alpha(agent, reward):
     """Alpha is a price in rewards, so it starts at the mean size of those of the random steps.
-
-    Not in the papers. Where rewards are around -6, a policy that starts at 1 stops exploring soon.
-    """
+    Not in the papers: where rewards are around -6, a policy that starts at 1 stops exploring."""
     agent.log_alpha.fill_(reward.abs().mean().clamp(min=0.01).log())
 
 
 @torch.no_grad()
-def set_input_scale(agent, buffer):
-    """The memories divide each input by its largest absolute value in the random steps.
-
-    Large inputs, such as speeds, would saturate the gates, and small ones drown.
-    """
-    obs = np.concatenate([episode["obs"] for episode in buffer.episodes])
+def set_input_scale(agent, obs):
+    """The memories divide each input by its largest absolute value in the random steps. Large
+    inputs, such as speeds, would saturate the gates, and small ones drown."""
     for module in agent.modules():
         if isinstance(module, Memory):
-            module.input_scale.copy_(torch.from_numpy(np.abs(obs).max(axis=0).clip(min=0.1)))
+            module.input_scale.copy_(obs.abs().amax(dim=(0, 1)).clamp(min=0.1))
 
 
 # ---- 5. Update ----
@@ -313,12 +304,6 @@ def make_optimizers(agent, args):
         "actor": Adam(agent.actor.parameters(), args.lr, fused=True),
         "alpha": Adam([agent.log_alpha], args.lr, fused=True),
     }
-
-
-def set_lr(optimizers, lr):
-    for optimizer in optimizers.values():
-        for group in optimizer.param_groups:
-            group["lr"] = lr
 
 
 @torch.no_grad()
@@ -413,17 +398,18 @@ def main(args):
 
         # Learn
         if args.lr_schedule == "linear":
-            set_lr(optimizers, args.lr * max(0, 1 - global_step / args.total_steps))
+            lr = args.lr * max(0, 1 - global_step / args.total_steps)
+            for optimizer in optimizers.values():
+                optimizer.param_groups[0]["lr"] = lr
         due = int((global_step - args.learning_starts) * args.updates_per_step)
         while num_updates < due and buffer.episodes:
-            if num_updates == 0:
-                set_input_scale(agent, buffer)
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
+            if num_updates == 0:
+                set_input_scale(agent, obs=batch[0])
             if num_updates == 0 and args.alpha is None:
                 start_alpha(agent, reward=batch[2])
-            losses = update(agent, optimizers, batch, args)
-            run.add_losses(global_step, losses)
+            run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 
         # Show, evaluate and save, each when it is time

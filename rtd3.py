@@ -37,8 +37,6 @@ def parse_args(argv=None):
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=2e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
-
-    add = parser.add_argument_group("deterministic actor").add_argument
     add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
     add("--target-noise", type=number(0), default=0.2, help="std in targets [half action range]")
     add("--noise-clip", type=number(0), default=0.5, help="most of it [half action range]")
@@ -90,9 +88,7 @@ class ReplayBuffer:
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
         """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).
-
-        next_obs: the true next observation, also where an episode has ended.
-        """
+        next_obs is the true next observation, also where an episode has ended."""
         for k, episode in enumerate(self.open):
             episode["obs"].append(obs[k])
             episode["action"].append(action[k])
@@ -245,14 +241,11 @@ def reset_hidden(hidden, ended):
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
 
-    reward, terminated, next_value: (B, 1) or (B, T, 1).
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation.
-    Raises ValueError on unequal shapes: (B,) with (B, 1) would quietly give (B, B).
     """
-    if not reward.shape == terminated.shape == next_value.shape:
-        shapes = [tuple(x.shape) for x in (reward, terminated, next_value)]
-        raise ValueError(f"reward, terminated and next_value must have equal shapes, not {shapes}")
+    # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
+    assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
 
@@ -272,15 +265,12 @@ def masked_mean(x, mask):
 
 
 @torch.no_grad()
-def set_input_scale(agent, buffer):
-    """The memories divide each input by its largest absolute value in the random steps.
-
-    Large inputs, such as speeds, would saturate the gates, and small ones drown.
-    """
-    obs = np.concatenate([episode["obs"] for episode in buffer.episodes])
+def set_input_scale(agent, obs):
+    """The memories divide each input by its largest absolute value in the random steps. Large
+    inputs, such as speeds, would saturate the gates, and small ones drown."""
     for module in agent.modules():
         if isinstance(module, Memory):
-            module.input_scale.copy_(torch.from_numpy(np.abs(obs).max(axis=0).clip(min=0.1)))
+            module.input_scale.copy_(obs.abs().amax(dim=(0, 1)).clamp(min=0.1))
 
 
 # ---- 5. Update ----
@@ -291,12 +281,6 @@ def make_optimizers(agent, args):
         "critics": Adam(agent.critics.parameters(), args.lr, fused=True),
         "actor": Adam(agent.actor.parameters(), args.lr, fused=True),
     }
-
-
-def set_lr(optimizers, lr):
-    for optimizer in optimizers.values():
-        for group in optimizer.param_groups:
-            group["lr"] = lr
 
 
 @torch.no_grad()
@@ -391,13 +375,15 @@ def main(args):
 
         # Learn
         if args.lr_schedule == "linear":
-            set_lr(optimizers, args.lr * max(0, 1 - global_step / args.total_steps))
+            lr = args.lr * max(0, 1 - global_step / args.total_steps)
+            for optimizer in optimizers.values():
+                optimizer.param_groups[0]["lr"] = lr
         due = int((global_step - args.learning_starts) * args.updates_per_step)
         while num_updates < due and buffer.episodes:
-            if num_updates == 0:
-                set_input_scale(agent, buffer)
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
+            if num_updates == 0:
+                set_input_scale(agent, obs=batch[0])
             delayed_too = (num_updates + 1) % args.policy_delay == 0
             losses = update(agent, optimizers, batch, args, delayed_too)
             run.add_losses(global_step, losses)

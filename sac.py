@@ -36,8 +36,6 @@ def parse_args(argv=None):
     add("--tau", type=number(0, 1), default=0.005, help="how far targets move at each update")
     add("--lr", type=number(0), default=3e-4, help="learning rate of Adam, often 1e-4 to 1e-3")
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
-
-    add = parser.add_argument_group("entropy").add_argument
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
     return parser.parse(argv)
@@ -77,9 +75,7 @@ class ReplayBuffer:
 
     def add(self, obs, action, reward, next_obs, terminated):
         """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).
-
-        next_obs: the true next observation, also where an episode has ended.
-        """
+        next_obs is the true next observation, also where an episode has ended."""
         rows = np.arange(self.num_added, self.num_added + len(obs)) % self.capacity
         self.obs[rows] = obs
         self.action[rows] = action
@@ -200,9 +196,7 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
 @torch.no_grad()
 def start_alpha(agent, reward):
     """Alpha is a price in rewards, so it starts at the mean size of those of the random steps.
-
-    Not in the papers. Where rewards are around -6, a policy that starts at 1 stops exploring soon.
-    """
+    Not in the papers: where rewards are around -6, a policy that starts at 1 stops exploring."""
     agent.log_alpha.fill_(reward.abs().mean().clamp(min=0.01).log())
 
 
@@ -215,12 +209,6 @@ def make_optimizers(agent, args):
         "actor": Adam(agent.actor.parameters(), args.lr, fused=True),
         "alpha": Adam([agent.log_alpha], args.lr, fused=True),
     }
-
-
-def set_lr(optimizers, lr):
-    for optimizer in optimizers.values():
-        for group in optimizer.param_groups:
-            group["lr"] = lr
 
 
 @torch.no_grad()
@@ -307,7 +295,9 @@ def main(args):
 
         # Learn
         if args.lr_schedule == "linear":
-            set_lr(optimizers, args.lr * max(0, 1 - global_step / args.total_steps))
+            lr = args.lr * max(0, 1 - global_step / args.total_steps)
+            for optimizer in optimizers.values():
+                optimizer.param_groups[0]["lr"] = lr
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
             if num_updates == 0 and args.alpha is None:

@@ -37,8 +37,6 @@ def parse_args(argv=None):
     add("--tau", type=number(0, 1), default=0.005, help="how far targets move at each update")
     add("--lr", type=number(0), default=3e-4, help="learning rate of Adam, often 1e-4 to 1e-3")
     add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
-
-    add = parser.add_argument_group("deterministic actor").add_argument
     add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
     add("--target-noise", type=number(0), default=0.2, help="std in targets [half action range]")
     add("--noise-clip", type=number(0), default=0.5, help="most of it [half action range]")
@@ -79,9 +77,7 @@ class ReplayBuffer:
 
     def add(self, obs, action, reward, next_obs, terminated):
         """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).
-
-        next_obs: the true next observation, also where an episode has ended.
-        """
+        next_obs is the true next observation, also where an episode has ended."""
         rows = np.arange(self.num_added, self.num_added + len(obs)) % self.capacity
         self.obs[rows] = obs
         self.action[rows] = action
@@ -152,7 +148,8 @@ class Agent(nn.Module):
     def act(self, obs, hidden=None, deterministic=False):
         """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], both NumPy; and `hidden` as it
         is, which only an agent with memory uses."""
-        action = self.actor(torch.as_tensor(obs, device=self.device))
+        obs = torch.as_tensor(obs, device=self.device)
+        action = self.actor(obs)
         if not deterministic:
             action += self.exploration_noise * torch.randn_like(action)
         return action.clamp(-1, 1).cpu().numpy(), hidden
@@ -192,12 +189,6 @@ def make_optimizers(agent, args):
     }
 
 
-def set_lr(optimizers, lr):
-    for optimizer in optimizers.values():
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-
-
 @torch.no_grad()
 def soft_update(target, online, tau):
     """target <- (1 - tau) target + tau online, for all parameters in one call."""
@@ -213,8 +204,7 @@ def update(agent, optimizers, batch, args, delayed_too):
         # Close actions should have close values: noise averages over narrow peaks of the critics,
         # which the actor would climb although they are errors (arXiv:1802.09477v3, Section 5.3).
         noise = args.target_noise * torch.randn_like(action)
-        noise = noise.clamp(-args.noise_clip, args.noise_clip)
-        next_action = (next_action + noise).clamp(-1, 1)
+        next_action = (next_action + noise.clamp(-args.noise_clip, args.noise_clip)).clamp(-1, 1)
         next_q1, next_q2 = agent.critics_target(next_obs, next_action)
         next_value = torch.min(next_q1, next_q2)
         y = td_target(reward, terminated, next_value, args.gamma)
@@ -279,7 +269,9 @@ def main(args):
 
         # Learn
         if args.lr_schedule == "linear":
-            set_lr(optimizers, args.lr * max(0, 1 - global_step / args.total_steps))
+            lr = args.lr * max(0, 1 - global_step / args.total_steps)
+            for optimizer in optimizers.values():
+                optimizer.param_groups[0]["lr"] = lr
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
             delayed_too = (num_updates + 1) % args.policy_delay == 0

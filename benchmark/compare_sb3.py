@@ -165,7 +165,7 @@ def encoder_of_sb3(args):
     class Extractor(BaseFeaturesExtractor):
         def __init__(self, space):
             super().__init__(space, args.feat_dim)
-            self.encoder = Encoder(space.shape, args.encoder, args.feat_dim)
+            self.encoder = Encoder(space.shape, args)
 
         def forward(self, obs):  # from 0 to 1
             return self.encoder.head(self.encoder.convs(obs))

@@ -61,21 +61,16 @@ def load_checkpoint(path, script, device="cpu"):
     data = path.read_bytes()
     tail = len(MAGIC) + 64
     body = memoryview(data)[:-tail]
-    if len(data) <= tail or data[-tail:-64] != MAGIC:
-        raise UserError(f"{path} is not a complete checkpoint of this project")
-    if hashlib.sha256(body).hexdigest().encode() != data[-64:]:
-        raise UserError(f"{path} is damaged: its checksum does not match")
+    if data[-tail:] != MAGIC + hashlib.sha256(body).hexdigest().encode():
+        raise UserError(f"{path} is no checkpoint of this project, or it is damaged")
     try:
         with warnings.catch_warnings():  # the error says enough
             warnings.simplefilter("ignore")
             state = torch.load(io.BytesIO(body), map_location=device, weights_only=True)
     except Exception as error:  # a crafted file can fail in many ways
         raise UserError(f"{path} is refused: it holds something other than plain data") from error
-    if not isinstance(state, dict) or "script" not in state:
-        raise UserError(f"{path} is not a checkpoint of this project")
-    if state.get("version") != VERSION:
-        found = state.get("version")
-        raise UserError(f"{path} has layout version {found}, this code reads {VERSION}")
+    if not isinstance(state, dict) or state.get("version") != VERSION:
+        raise UserError(f"{path} is of another version of this project, not {VERSION}")
     if state["script"] != script:
         name = state["script"]
         raise UserError(f"{path} was written by {name}.py; use: python {name}.py")

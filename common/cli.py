@@ -27,47 +27,32 @@ class Parser(argparse.ArgumentParser):
         if argv is None:  # Ctrl-C during the imports, which take seconds
             signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         args = self.parse_args(argv)
-        defaults = {action: action.default for action in self._actions}
-        for action in self._actions:
-            action.default = argparse.SUPPRESS
-        args.typed = sorted(vars(self.parse_args(argv)))
-        for action, default in defaults.items():
-            action.default = default
+        words = sys.argv[1:] if argv is None else argv
+        options = {word[2:].split("=")[0] for word in words if word.startswith("--")}
+        args.typed = sorted(option.replace("-", "_") for option in options)
         if "resume" in args and args.resume is not None and args.evaluate is not None:
             self.error("--evaluate and --resume cannot go together")
         return args
 
 
-def integer(low, high=None):
+def integer(low, high=math.inf):
     """An argparse type: a whole number in [low, high]; also written as 1e6 or 50_000."""
-
-    def whole(text):
-        value = float(text)
-        if value != int(value):
-            raise ValueError
-        return int(value)
-
-    return _number("a whole number", low, high, whole)
+    return number(low, high, whole=True)
 
 
-def number(low=-math.inf, high=None):
+def number(low=-math.inf, high=math.inf, whole=False):
     """An argparse type: a finite number in [low, high]."""
-    return _number("a number", low, high, float)
-
-
-def _number(kind, low, high, convert):
-    limits = "" if low == -math.inf else f" at least {low}"
-    limits = limits if high is None else f" from {low} to {high}"
+    limits = f" at least {low}" if high == math.inf else f" from {low} to {high}"
+    words = ("a whole number" if whole else "a number") + (limits if low > -math.inf else "")
 
     def parse(text):
         try:
-            value = convert(text)
-            valid = math.isfinite(value) and value >= low and (high is None or value <= high)
-        except (ValueError, OverflowError):
-            valid = False
-        if not valid:
-            raise argparse.ArgumentTypeError(f"must be {kind}{limits}, not '{text}'")
-        return value
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or not low <= value <= high or (whole and value % 1):
+            raise argparse.ArgumentTypeError(f"must be {words}, not '{text}'")
+        return int(value) if whole else value
 
     return parse
 
@@ -88,10 +73,8 @@ def refuse_conflicts(args, saved, free):
     """UserError if an argument was typed, is none of `free`, and is not what was saved."""
     for name in sorted(set(args.typed) - set(free)):
         if name in saved and getattr(args, name) != saved[name]:
-            option = "--" + name.replace("_", "-")
-            raise UserError(
-                f"{option} {getattr(args, name)} is not the run's {saved[name]}; leave it out"
-            )
+            option = f"--{name.replace('_', '-')} {getattr(args, name)}"
+            raise UserError(f"{option} is not the run's {saved[name]}; leave it out")
 
 
 def run_cli(main, *args):

@@ -101,17 +101,13 @@ def evaluate_checkpoint(args, script, make_agent):
     results = evaluate(agent, envs, seeds, film)
     envs.close()
     returns = results["returns"]
-    summary = {
-        "episodes": len(seeds),
-        "return_mean": statistics.fmean(returns),
-        "return_std": statistics.pstdev(returns),
-        "return_min": min(returns),
-        "return_max": max(returns),
-        "length_mean": statistics.fmean(results["lengths"]),
-    }
+    words = f"episodes {len(returns)}  return_mean {statistics.fmean(returns):.6g}"
+    words += f"  return_std {statistics.pstdev(returns):.6g}"
+    words += f"  return_min {min(returns):.6g}  return_max {max(returns):.6g}"
+    words += f"  length_mean {statistics.fmean(results['lengths']):.6g}"
     if results["successes"]:
-        summary["success_rate"] = statistics.fmean(results["successes"])
-    print("  ".join(f"{name} {value:.6g}" for name, value in summary.items()))
+        words += f"  success_rate {statistics.fmean(results['successes']):.6g}"
+    print(words)
     if film:
         print(f"film: {film}", file=sys.stderr)
 

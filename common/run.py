@@ -208,16 +208,12 @@ class Run:
         self.writer.close()
         for envs in (self.tracked["envs"], self.eval_envs):
             envs.close()
-        program = f"python {shlex.quote(sys.argv[0])}"
-        folder = shlex.quote(str(self.folder))
+        mean, std = self.rows[-1]["eval_return_mean"], self.rows[-1]["eval_return_std"]
+        print(f"return {mean:.1f} +- {std:.1f}, step {progress[0]}, {self.wall_seconds():.0f} s")
+        program, folder = f"python {shlex.quote(sys.argv[0])}", shlex.quote(str(self.folder))
         if self.stopped_by is not None:
-            name = signal.Signals(self.stopped_by).name
-            print(f"stopped by {name}; continue with: {program} --resume {folder}")
-        else:
-            mean, std = self.rows[-1]["eval_return_mean"], self.rows[-1]["eval_return_std"]
-            seconds = self.wall_seconds()
-            print(f"final return {mean:.1f} +- {std:.1f} at step {progress[0]}, {seconds:.0f} s")
-        print(f"curves:  tensorboard --logdir {shlex.quote(str(self.folder.parent))}")
+            print(f"stopped; continue with: {program} --resume {folder}")
+        print(f"curves:  tensorboard --logdir {folder}")
         print(f"policy:  {program} --evaluate {folder} --video")
         return 0 if self.stopped_by is None else 128 + self.stopped_by
 

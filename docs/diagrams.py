@@ -1,8 +1,8 @@
 """Draws the diagrams of the documentation as SVG files:  python docs/diagrams.py
 
 Architecture of each algorithm, the map of the family, partial observability on the pendulum, and
-one picture for each design choice of recurrent replay. The same code and the same Matplotlib give
-the same bytes, and a test compares them with what is committed.
+how memory and replay go together. The same code and the same Matplotlib give the same bytes, and a
+test compares them with what is committed.
 """
 
 import math
@@ -114,15 +114,14 @@ ARCHITECTURES = {
 def architecture(critics=1, noise=False, entropy=False, memory=None):
     """Three rows: the actor's update, the critics' update, and the target they learn."""
     names = "qf1, qf2" if critics == 2 else "qf1"
-    own_rnn = "critics.rnns" if critics == 2 else "qf1_rnn"
     first = {
         None: ("obs $o_t$", "obs $o_t$", "next obs $o_{t+1}$"),
         "encoder": ("frames $o_t$", "frames $o_t$", "frames $o_{t+1}$"),
     }.get(memory, ("history to $o_t$", "history to $o_t$", "history to $o_{t+1}$"))
     front = {
         None: (None, None, None),
-        "separate": ("actor_rnn", own_rnn, "actor_rnn" if entropy else "actor_rnn_target"),
-        "shared": ("rnn", "rnn", "rnn_target"),
+        "separate": ("actor.rnn", "critics.rnn", "actor.rnn" if entropy else "actor_target.rnn"),
+        "shared": ("critics.rnn", "critics.rnn", "critics_target.rnn"),
         "encoder": ("encoder", "encoder", "encoder"),
     }[memory]
     trains_front = (memory == "separate", True, False)
@@ -137,7 +136,7 @@ def architecture(critics=1, noise=False, entropy=False, memory=None):
     for y, name, trained in zip(rows, front, trains_front, strict=True):
         if name:
             color = GREEN if memory == "encoder" else ORANGE
-            box(ax, columns[1], y, name, color, width=1.45, dashed=not trained)
+            box(ax, columns[1], y, name, color, width=1.5, dashed=not trained)
             arrow(ax, (columns[0] + 0.75, y), (columns[1] - 0.73, y))
     before = columns[1] + 0.73 if memory else columns[0] + 0.75
 
@@ -176,10 +175,8 @@ def architecture(critics=1, noise=False, entropy=False, memory=None):
     actor = "actor" if entropy else "actor_target"
     box(ax, columns[2], y, actor + ("\n+ clipped noise" if noise else ""), BLUE, dashed=True)
     arrow(ax, (before, y), (columns[2] - 0.65, y))
-    target = names.replace("qf1", "qf1_target").replace("qf2", "qf2_target").replace(", ", ",\n")
     own = {"separate": "memory", "encoder": "encoder"}.get(memory)
-    if own:
-        target = f"{'critics' if critics == 2 else 'qf1'}_target\n(own {own})"
+    target = f"critics_target\n(own {own})" if own else "critics_target"
     box(ax, columns[3], y, target, BLUE, dashed=True)
     read_by_critics(y, own=own is not None)
     arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
@@ -225,7 +222,7 @@ def family():
     for old, new in (("ddpg", "rdpg"), ("td3", "rtd3"), ("sac", "rsac")):
         (x, y0, _), (_, y1, _) = spots[old], spots[new]
         arrow(ax, (x, y0 - 0.31), (x, y1 + 0.31))
-        label(ax, x + 0.1, (y0 + y1) / 2, "memory,\nwindows of episodes", 8)
+        label(ax, x + 0.1, (y0 + y1) / 2, "memory,\nsequences of episodes", 8)
     arrow(ax, (7.6, 1.59), (7.6, 0.81))
     label(ax, 7.7, 1.2, "one memory for\nactor and critics", 8)
     arrow(ax, (6.75, 3.3), (5.0, 0.83), curve=0.1)
@@ -335,82 +332,24 @@ def history():
 PAD, SEEN, USED, PLAIN = "#ffffff", LIGHT[ORANGE], LIGHT[BLUE], PALE
 
 
-def ring():
-    """Rows of the replay buffer."""
-    figure, ax = canvas(8.4, 2.2)
-    names = ["$o_0$", "$o_1$", "$o_2$", "$o_3$", "$o_0$", "$o_1$", "$o_2$", "", ""]
-    colors = [USED] * 3 + [PALE] + [SEEN] * 2 + [PALE] + [PAD] * 2
-    cells(ax, 1.1, 1.2, colors, names, size=0.7)
-    second = [
-        "$a_0 r_0 d_0$",
-        "$a_1 r_1 d_1$",
-        "$a_2 r_2 d_2$",
-        "-",
-        "$a_0 r_0 d_0$",
-        "$a_1 r_1 d_1$",
-    ]
-    cells(ax, 1.1, 0.5, colors, [*second, "open", "", ""], size=0.7)
-    label(ax, 0.1, 1.55, "obs", 9)
-    label(ax, 0.1, 0.85, "step", 9)
-    label(ax, 1.1 + 2 * 0.7, 2.05, "episode 1: three steps, four rows", 8, ha="center")
-    label(ax, 1.1 + 5.5 * 0.7, 2.05, "episode 2, under way", 8, ha="center")
-    label(
-        ax,
-        1.1,
-        0.25,
-        "the next observation of a row is the observation of the row after it",
-        8,
-        GREY,
-    )
-    return figure
-
-
-def windows():
-    """Whole episodes against windows, and the mask."""
+def sequences():
+    """Episodes, and the batch that is cut out of them."""
     figure, ax = canvas(8.4, 3.9)
-    label(ax, 0.1, 3.65, "whole episodes: --sequence-length 0", 10, weight="bold")
-    for i, length in enumerate((16, 9, 12)):
-        cells(ax, 0.3, 3.05 - 0.42 * i, [USED] * length + [PAD] * (16 - length), size=0.3)
-    label(ax, 5.3, 2.8, "white: padding, mask = 0\nT = longest episode of the batch", 9)
-    label(ax, 0.1, 1.75, "windows: --sequence-length 6", 10, weight="bold")
-    for i, (start, length) in enumerate(((4, 16), (4, 10), (4, 12))):
-        colors = [PALE] * start + [USED] * min(6, length - start)
-        colors += (
-            [PALE] * (length - len(colors)) if length > start + 6 else [PAD] * (start + 6 - length)
-        )
-        cells(ax, 0.3, 1.15 - 0.42 * i, colors, size=0.3)
-    label(ax, 5.3, 0.9, "blue: steps learned from\nas many steps before each", 9)
-    return figure
-
-
-def burn_in():
-    """Steps that warm up the memory, without gradient."""
-    figure, ax = canvas(8.4, 2.0)
-    cells(ax, 0.3, 0.8, [SEEN] * 12 + [USED] * 8, size=0.34)
-    label(ax, 0.3 + 6 * 0.34, 1.4, "burn-in: forward pass only", 9, ha="center")
-    label(ax, 0.3 + 16 * 0.34, 1.4, "window: losses and gradients", 9, ha="center")
-    arrow(ax, (0.35, 0.6), (0.3 + 12 * 0.34 - 0.05, 0.6), color=ORANGE)
-    arrow(ax, (0.3 + 20 * 0.34, 0.6), (0.3 + 12 * 0.34 + 0.05, 0.6), color=RED, dashed=True)
-    label(ax, 0.3 + 6 * 0.34, 0.35, "hidden state flows forwards", 8, ha="center")
-    label(ax, 0.3 + 16 * 0.34, 0.35, "gradients flow back to the border", 8, ha="center")
-    label(ax, 7.25, 0.98, "one episode", 8, GREY)
-    return figure
-
-
-def initial_state():
-    """Three ways to start a window in the middle of an episode."""
-    figure, ax = canvas(8.4, 3.0)
-    rows = (
-        (2.4, "zero", [PALE] * 8, "zeros: as if the episode began here"),
-        (1.45, "stored", [PALE] * 8, "as it was while acting: made by older weights"),
-        (0.5, "burn-in", [SEEN] * 8, "made anew from the history, by the weights of today"),
-    )
-    for y, name, before, text in rows:
-        cells(ax, 1.2, y - 0.17, before + [USED] * 6, size=0.34)
-        label(ax, 0.1, y, name, 10, weight="bold")
-        label(ax, 1.2, y - 0.38, text, 8.5, GREY)
-        arrow(ax, (1.2 + 8 * 0.34, y + 0.45), (1.2 + 8 * 0.34, y + 0.19), color=RED)
-    label(ax, 6.3, 2.4, "red: here the memory needs\na hidden state", 9)
+    label(ax, 0.1, 3.65, "episodes in replay", 10, weight="bold")
+    size, total, T = 0.3, 13, 5
+    drawn = ((16, 9), (9, 9), (17, 16))  # length of each episode, end of the sequence in it
+    for i, (length, end) in enumerate(drawn):
+        first = max(0, end - total)
+        colors = [PAD] * first + [SEEN] * max(0, end - T - first) + [USED] * min(T, end)
+        cells(ax, 0.3, 3.05 - 0.42 * i, colors + [PAD] * (length - end), size=size)
+    label(ax, 5.7, 2.8, "each sequence ends at\na time of its own", 9)
+    label(ax, 0.1, 1.75, "the batch", 10, weight="bold")
+    for i, (_, end) in enumerate(drawn):
+        context = min(end, total) - T
+        colors = [PALE] * (total - T - context) + [SEEN] * context + [USED] * T
+        cells(ax, 0.3, 1.15 - 0.42 * i, colors, size=size)
+    label(ax, 4.5, 0.9, "grey: padding, zeros on the left\norange: context, K steps at most", 9)
+    label(ax, 4.5, 0.3, "blue: the T steps with a loss", 9)
     return figure
 
 
@@ -424,47 +363,31 @@ def target_memory():
     label(ax, 0.1, 0.95, "target memory", 9.5)
     cells(ax, 2.0, 0.75, [PALE] + [SEEN] * 6, texts, size=0.42)
     label(ax, 5.2, 0.95, "steps 1 .. T: next_q, in the target y", 9)
-    label(ax, 2.0, 0.4, "--no-rnn-target: the second row comes from the online memory", 8.5, GREY)
-    return figure
-
-
-def refresh():
-    """Which weights made the hidden state that acts."""
-    figure, ax = canvas(8.4, 2.5)
-    shades = ["#fdf3dd", "#fbe5b8", "#f6cf7c", "#eeb84b", "#e69f00"]
-    for y, name, index in (
-        (1.5, "--behaviour-refresh step", [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]),
-        (0.5, "--behaviour-refresh episode", [0, 0, 0, 0, 0, 3, 3, 3, 3, 3]),
-    ):
-        cells(ax, 0.3, y, [shades[i] for i in index], size=0.42)
-        label(ax, 0.3, y + 0.6, name, 9.5, weight="bold")
-        border = [0.3 + 5 * 0.42] * 2
-        ax.plot(border, [y - 0.15, y + 0.5], color=BLACK, linewidth=1.2, linestyle=":")
-    label(ax, 0.35 + 5 * 0.42, 0.25, "new episode", 8, GREY)
-    label(ax, 4.8, 1.7, "the newest weights, on a hidden state\nthat older ones made", 9)
-    label(ax, 4.8, 0.7, "one set of weights for a whole episode", 9)
     return figure
 
 
 def memory_network():
-    """Inputs of the memory, the skip connection, and which learning rate trains what."""
-    figure, ax = canvas(8.4, 2.9)
+    """What the memory reads, and what the networks behind it read."""
+    figure, ax = canvas(8.4, 3.5)
     for y, text, note in (
-        (2.35, "obs $o_t$", "obs"),
-        (1.55, "last action $a_{t-1}$", "obs-action"),
-        (0.75, "last reward $r_{t-1}$", "obs-action-reward"),
+        (3.0, "observation $o_t$", "obs"),
+        (2.2, "action $a_{t-1}$", "obs-action"),
+        (1.4, "reward $r_{t-1}$", "obs-action-reward"),
+        (0.6, "1", "always; 0 on padding"),
     ):
         box(ax, 1.2, y, text, width=1.9, height=0.5)
-        arrow(ax, (2.15, y), (3.0, 1.55 + (y - 1.55) * 0.3), dashed=y < 2)
-        label(ax, 0.3, y - 0.37, f"--memory-input {note}", 7.5, GREY)
-    box(ax, 3.8, 1.55, "LSTM, GRU, RNN\n--rnn-lr", ORANGE, width=1.6, height=0.9)
-    box(ax, 6.0, 1.55, "heads\n--lr", BLUE, width=1.1, height=0.9)
-    arrow(ax, (4.6, 1.55), (5.45, 1.55))
-    label(ax, 5.02, 1.75, "$z_t$", 9, ha="center")
-    arrow(ax, (2.15, 2.45), (5.9, 2.0), curve=-0.2, dashed=True)
-    label(ax, 4.0, 2.7, "--skip", 8.5, GREY)
-    arrow(ax, (6.55, 1.55), (7.3, 1.55))
-    label(ax, 7.35, 1.55, "action\nor value", 9)
+        arrow(ax, (2.15, y), (2.75, 1.8 + (y - 1.8) * 0.25), dashed=1 < y < 3)
+        label(ax, 0.3, y - 0.37, f"--memory-input {note}" if y > 1 else note, 7.5, GREY)
+    box(ax, 3.4, 1.8, "divided by\ninput_scale", width=1.3, height=0.9)
+    box(ax, 5.2, 1.8, "LSTM or GRU\nwithout biases", ORANGE, width=1.4, height=0.9)
+    box(ax, 7.3, 1.8, "MLP with\nLayerNorm", BLUE, width=1.2, height=0.9)
+    arrow(ax, (4.05, 1.8), (4.5, 1.8))
+    arrow(ax, (5.9, 1.8), (6.7, 1.8))
+    label(ax, 6.3, 2.0, "feat", 8, ha="center")
+    arrow(ax, (3.4, 2.25), (7.1, 2.25), curve=-0.25)
+    label(ax, 5.25, 2.95, "the inputs of this step are a part of feat", 8, GREY, "center")
+    arrow(ax, (7.3, 1.35), (7.3, 0.85))
+    label(ax, 7.3, 0.65, "action or value", 9, ha="center")
     return figure
 
 
@@ -483,71 +406,21 @@ def units():
     return figure
 
 
-def small_step():
-    """One weight of a memory that adds up, changed a little: what comes out later changes a lot."""
-    figure, ax = plt.subplots(figsize=(7.6, 2.9), layout="constrained")
-    for weight, color, style in ((0.98, BLUE, "-"), (0.99, RED, "--")):
-        total, sums = 0.0, []
-        for _ in range(200):
-            total = weight * total + 1
-            sums.append(total)
-        label_text = f"recurrent weight {weight}"
-        ax.plot(sums, color=color, linestyle=style, label=label_text)
-    ax.set(xlabel="step of the episode", ylabel="hidden")
-    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9)
-    return figure
-
-
-def open_gates():
-    """What a gate leaves of a memory after so many steps, by its bias."""
-    figure, ax = plt.subplots(figsize=(7.6, 2.9), layout="constrained")
-    steps = np.arange(41)
-    for bias, color, style in ((0, RED, "--"), (1, BLUE, "-"), (3, GREEN, "-.")):
-        keep = 1 / (1 + math.exp(-bias))
-        ax.semilogy(steps, keep**steps, color=color, linestyle=style, label=f"bias {bias}")
-    ax.axvline(20, color=GREY, linewidth=0.8)
-    ax.set(xlabel="steps since", ylabel="share left", ylim=(1e-8, 2))
-    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=9)
-    return figure
-
-
-def fresh_features():
-    """The critics' step lies between the features of the first loss and those of the second."""
-    figure, ax = canvas(8.4, 2.3)
-    box(ax, 1.1, 1.6, "critics' memory\nold weights", ORANGE, width=1.6)
-    box(ax, 3.5, 1.6, "critics' heads\nold weights", BLUE, width=1.6)
-    box(ax, 6.6, 1.6, "qf_loss, step(critics)", RED, width=2.2)
-    box(ax, 1.1, 0.6, "critics' memory\nnew weights", ORANGE, width=1.6, dashed=True)
-    box(ax, 3.5, 0.6, "critics' heads\nnew weights", BLUE, width=1.6, dashed=True)
-    box(ax, 6.6, 0.6, "actor_loss, step(actor)", RED, width=2.2)
-    for y in (1.6, 0.6):
-        arrow(ax, (1.9, y), (2.7, y))
-        arrow(ax, (4.3, y), (5.5, y))
-    label(ax, 2.3, 1.78, "qf_feat", 7.5, ha="center")
-    label(ax, 2.3, 0.42, "qf_feats", 7.5, ha="center")
-    arrow(ax, (6.6, 1.29), (6.6, 0.91))
-    return figure
-
-
-def per_critic():
-    """One memory for both critics, or one for each, or one for all."""
-    figure, ax = canvas(8.4, 2.7)
-    label(ax, 1.4, 2.5, "rsac.py", 9.5, ha="center", weight="bold")
-    label(ax, 4.2, 2.5, "rsac.py --rnn-per-critic", 9.5, ha="center", weight="bold")
-    label(ax, 7.0, 2.5, "rsac_sharing.py", 9.5, ha="center", weight="bold")
+def owners():
+    """One memory for the actor and one for both critics, or one for all."""
+    figure, ax = canvas(6.4, 2.7)
+    label(ax, 1.6, 2.5, "rsac.py", 9.5, ha="center", weight="bold")
+    label(ax, 4.7, 2.5, "rsac_sharing.py", 9.5, ha="center", weight="bold")
     heads = ("actor", "qf1", "qf2")
-    for x, sources in ((1.4, (0, 1, 1)), (4.2, (0, 1, 2)), (7.0, (0, 0, 0))):
-        places = {0: 0.0, 1: 0.85, 2: 1.7} if max(sources) == 2 else {0: 0.0, 1: 1.28}
-        if max(sources) == 0:
-            places = {0: 0.85}
-        for k in sorted(set(sources)):
-            box(ax, x - 0.85 + places[k], 0.6, "rnn", ORANGE, width=0.7, height=0.5)
+    for x, places, sources in ((1.6, (0.0, 1.28), (0, 1, 1)), (4.7, (0.85,), (0, 0, 0))):
+        for place in places:
+            box(ax, x - 0.85 + place, 0.6, "rnn", ORANGE, width=0.7, height=0.5)
         for i, (head, k) in enumerate(zip(heads, sources, strict=True)):
             box(ax, x - 0.85 + 0.85 * i, 1.8, head, BLUE, width=0.7, height=0.5)
-            detached = max(sources) == 0 and head == "actor"
+            detached = len(places) == 1 and head == "actor"
             start = (x - 0.85 + places[k], 0.85)
             arrow(ax, start, (x - 0.85 + 0.85 * i, 1.55), dashed=detached)
-    label(ax, 7.0, 0.15, "dashed: no gradient", 8, GREY, "center")
+    label(ax, 4.7, 0.15, "dashed: no gradient", 8, GREY, "center")
     return figure
 
 
@@ -593,18 +466,11 @@ FIGURES = {
     "pendulum_two_frames": two_frames,
     "pendulum_acceleration": from_acceleration,
     "history": history,
-    "replay_ring": ring,
-    "replay_windows": windows,
-    "replay_burn_in": burn_in,
-    "replay_initial_state": initial_state,
+    "replay_sequences": sequences,
     "replay_target_memory": target_memory,
-    "replay_refresh": refresh,
     "memory_network": memory_network,
     "memory_units": units,
-    "memory_small_step": small_step,
-    "memory_open_gates": open_gates,
-    "memory_owners": per_critic,
-    "memory_fresh_features": fresh_features,
+    "memory_owners": owners,
     "resume": resume,
 }
 

@@ -96,12 +96,11 @@ class Varied(Probe):
 
 
 for _name, _probe, _limit, _kwargs in [
-    *[(f"CueRecall{delay}", CueRecall, delay + 4, {"delay": delay}) for delay in (5, 10, 20)],
+    *[(f"CueRecall{delay}", CueRecall, delay + 4, {"delay": delay}) for delay in (5, 10, 20, 50)],
     ("Velocity", Velocity, 8, {}),
     ("Position", Position, 8, {}),
     ("HiddenConstant", HiddenConstant, 10, {}),
     ("Varied", Varied, 8, {}),
     ("Short", Varied, 8, {"longest": 2}),
-    ("Timeless", Varied, None, {}),
 ]:
     gym.register(f"{_name}-v0", _probe, max_episode_steps=_limit, kwargs=_kwargs)

@@ -75,6 +75,6 @@ def test_memory_that_cannot_fit_is_refused_before_a_run_folder_is_made(
     monkeypatch.setattr(common.run, "psutil", SimpleNamespace(virtual_memory=lambda: none))
     module = importlib.import_module(script)
     args = module.parse_args(tiny(script, "--run-dir", tmp_path / "run"))
-    with pytest.raises(UserError, match=r"--buffer-size 40 needs \S+ GiB .* choose a smaller one"):
+    with pytest.raises(UserError, match=r"--buffer-size 40 needs .* choose a smaller one"):
         module.main(args)
     assert not list(tmp_path.iterdir())

@@ -1,14 +1,12 @@
 """Wrong command lines: one clear line, exit code 2, no traceback, no folder left behind."""
 
 import importlib
-import json
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 
-import numpy as np
 import pytest
 from script_runs import RECURRENT, ROOT, SCRIPTS, env_id, run, tiny, train
 
@@ -27,11 +25,9 @@ AT_ONCE = {
     "--seed 99999999999": "--seed",
     "--batch-size 0": "--batch-size: must be a whole number at least 1",
     "--buffer-size 1": "--buffer-size",
-    "--buffer-size 10 --num-envs 8": "--buffer-size 10 is too small for 8 envs",
     "--num-envs 0": "--num-envs",
     "--num-threads 0": "--num-threads",
     "--learning-starts 0": "--learning-starts",
-    "--update-every 0": "--update-every",
     "--updates-per-step -1": "--updates-per-step: must be a number at least 0",
     "--updates-per-step inf": "--updates-per-step",
     "--hidden-dims 0": "--hidden-dims",
@@ -44,16 +40,11 @@ AT_ONCE = {
     "--lr-schedule cosine": "--lr-schedule: invalid choice: 'cosine'",
     "--eval-every 0": "--eval-every",
     "--eval-episodes 0": "--eval-episodes",
-    "--save-every 0": "--save-every",
-    "--episodes 0 --evaluate x": "--episodes",
-    "--episodes 3": "--episodes needs --evaluate",
-    "--json": "--json needs --evaluate",
     "--evaluate x --resume y": "--evaluate and --resume cannot go together",
     "surplus": "unrecognized arguments: surplus",
 }
 AT_ONCE_OF = {
     "sac": {
-        "--alpha 0": "--no-autotune",
         "--alpha -1": "--alpha",
         "--target-entropy nan": "--target-entropy: must be a number, not 'nan'",
     },
@@ -61,11 +52,9 @@ AT_ONCE_OF = {
     "td3": {"--policy-delay 0": "--policy-delay", "--noise-clip -1": "--noise-clip"},
     "recurrent": {
         "--sequence-length -1": "--sequence-length",
-        "--burn-in -1": "--burn-in",
+        "--context-length -1": "--context-length",
         "--rnn transformer": "--rnn: invalid choice",
-        "--rnn-hidden 0": "--rnn-hidden",
-        "--rnn-layers 0": "--rnn-layers",
-        "--rnn-lr nan": "--rnn-lr",
+        "--rnn-dim 0": "--rnn-dim",
         "--memory-input smell": "--memory-input: invalid choice",
     },
 }
@@ -79,36 +68,30 @@ LATER = {
     "--env-id Pendulum-v7": "did you mean Pendulum-v1",
     "--env-id no_such_module:Toy-v0": "no_such_module:Toy-v0 cannot be imported",
     "--env-id :": "",
-    "--env-id CartPole-v1": "continuous actions (Box) are needed",
-    "--env-id toy_envs:ToyDiscrete-v0": "continuous actions (Box) are needed",
-    "--env-id toy_envs:ToyWhole-v0": "actions that are real numbers",
-    "--env-id toy_envs:ToyUnbounded-v0": "finite bounds",
-    "--env-id toy_envs:ToyDict-v0": "observations of type Dict",
+    "--env-id CartPole-v1": "a flat, continuous, bounded Box is needed",
+    "--env-id toy_envs:ToyDiscrete-v0": "a flat, continuous, bounded Box is needed",
+    "--env-id toy_envs:ToyWhole-v0": "a flat, continuous, bounded Box is needed",
+    "--env-id toy_envs:ToyUnbounded-v0": "a flat, continuous, bounded Box is needed",
+    "--env-id toy_envs:ToyDict-v0": "has observations Dict",
     "--env-id toy_envs:ToyTable-v0": "(4, 5)",
     "--env-id toy_envs:ToyRaises-v0": "cannot be made: RuntimeError: no licence for this simulator",
-    "--device quantum": "--device quantum is not to be had here",
-    "--device meta": "--device meta is not to be had here",
-    "--device cuda:77": "--device cuda:77 is not to be had here",
+    "--device quantum": "--device quantum is not available",
+    "--device meta": "--device meta is not available",
+    "--device cuda:77": "--device cuda:77 is not available",
     "--buffer-size 1e14": "--buffer-size 100000000000000 needs",
-    "--log-dir /proc/nowhere": "cannot make the run folder /proc/nowhere/",
-    "--log-dir {tmp}/file": "cannot make the run folder",
-    "--run-name taken": "exists; choose another --run-name",
-    "--track": "--track needs Weights & Biases: pip install wandb",
-    "--resume {tmp}/nothing": "cannot read checkpoint",
-    "--resume {tmp}/empty": "holds no checkpoint",
+    "--run-dir /proc/nowhere": "/proc/nowhere: No such file",
+    "--run-dir {tmp}/file/run": "Not a directory",
+    "--run-dir {tmp}/empty": "empty exists; choose another --run-dir",
+    "--resume {tmp}/nothing/at/all": "nothing",
+    "--resume {tmp}/empty": "checkpoint.pt is not there; a run writes one at each evaluation",
     "--resume {tmp}/file": "not a complete checkpoint",
-    "--evaluate {tmp}/nothing": "cannot read checkpoint",
+    "--evaluate {tmp}/nothing": "nothing: No such file",
+    "--evaluate {tmp}/empty": "checkpoint.pt is not there",
     "--evaluate {tmp}/file": "not a complete checkpoint",
 }
 FLAT_ONLY = {"--env-id toy_envs:ToyPictures-v0": "observations of shape (84, 84, 3)"}
 LATER_OF = {name: FLAT_ONLY for name in SCRIPTS if name != "conv_sac"} | {
     "conv_sac": {"--env-id toy_envs:Toy-v0": "(3,)"},
-    "recurrent": {
-        "--sequence-length 8": "--sequence-length 8 is longer than",
-        "--buffer-size 8": "--buffer-size 8 cannot hold an episode",
-        "--env-id toy_envs:ToyEndless-v0 --sequence-length 0": "no time limit",
-        "--behaviour-refresh episode --num-envs 2": "episode needs --num-envs 1",
-    },
 }
 
 
@@ -145,9 +128,7 @@ def test_what_cannot_be_parsed_gets_one_line_and_code_2(script, capsys, monkeypa
 def test_what_does_not_fit_gets_one_line_and_code_2_and_leaves_nothing(script, tmp_path):
     (tmp_path / "file").write_text("not a folder, not a checkpoint")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "runs" / "taken").mkdir(parents=True)
     cases = cases_of(script, LATER, LATER_OF)
-    before = sorted(tmp_path.rglob("*"))
     for text, says in cases.items():
         argv = [word.format(tmp=tmp_path) for word in text.split()]
         if argv[0] not in ("--resume", "--evaluate"):
@@ -156,9 +137,8 @@ def test_what_does_not_fit_gets_one_line_and_code_2_and_leaves_nothing(script, t
         assert ended.code == 2, (text, ended)
         assert_one_line(ended.err, script, says)
         assert ended.out == ""
-        for name in ("log.out", "log.err"):
-            (tmp_path / name).unlink()
-        assert sorted(tmp_path.rglob("*")) == before, text
+        left = {path.name for path in tmp_path.rglob("*")} - {".lock", "log.out", "log.err"}
+        assert left <= {"file", "empty", "runs"}, text
 
 
 def call(*argv, **how):
@@ -182,7 +162,7 @@ REAL = [
 
 @pytest.mark.parametrize(("script", "text"), [case for case in REAL if case[0] in SCRIPTS])
 def test_a_real_process_answers_alike(script, text, tmp_path):
-    ended = call(f"{script}.py", *text.split(), "--log-dir", tmp_path / "runs")
+    ended = call(f"{script}.py", *text.split(), "--run-dir", tmp_path / "runs")
     assert ended.returncode == 2, ended
     assert_one_line(ended.stderr, script, "")
     assert ended.stdout == ""
@@ -196,25 +176,10 @@ def test_a_reader_that_has_seen_enough_is_no_error():
 
 
 def test_a_module_of_ones_own_is_looked_for_here_not_on_a_package_index(tmp_path):
-    ended = call("rsac.py", "--env-id", "my_tasks:Mine-v0", "--log-dir", tmp_path)
+    ended = call("rsac.py", "--env-id", "my_tasks:Mine-v0", "--run-dir", tmp_path / "run")
     assert ended.returncode == 2
     assert "is my_tasks a module in this folder, or on PYTHONPATH?" in ended.stderr
     assert "pip install" not in ended.stderr
-
-
-@pytest.mark.parametrize("target", ["film.png", "film"])
-def test_a_film_is_copied_to_a_film(target, tmp_path):
-    import imageio.v2 as imageio
-
-    frames = [np.full((16, 16, 3), k, np.uint8) for k in (0, 120, 240)]
-    imageio.mimsave(tmp_path / "film.gif", frames, duration=100)
-    ended = call("-m", "common.video", tmp_path / "film.gif", tmp_path / target)
-    assert ended.returncode == 2
-    assert_one_line(ended.stderr, "video", f"{target} must end in .gif or .mp4")
-    ended = call("-m", "common.video", tmp_path / "film.gif", tmp_path / "copy.mp4")
-    assert ended.returncode == 0, ended.stderr
-    film = imageio.get_reader(tmp_path / "copy.mp4")
-    assert film.get_meta_data()["fps"] == 10
 
 
 # ---- What conflicts with a saved run ----
@@ -229,7 +194,7 @@ CONFLICTS = {
     "--lr 0.5": "--lr 0.5 is not the run's 0.0003; leave it out",
     "--env-id Pendulum-v1": "--env-id Pendulum-v1 is not the run's",
     "--hidden-dims 9 9": "--hidden-dims [9, 9] is not the run's [6]",
-    "--no-autotune": "--autotune False is not the run's True",
+    "--alpha 0.2": "--alpha 0.2 is not the run's None",
 }
 
 
@@ -248,7 +213,7 @@ def test_a_device_that_is_not_there_is_refused_with_a_saved_run_too(mode, tmp_pa
     folder = train("rsac", tiny("rsac", total=20), tmp_path)
     ended = run("rsac", [mode, folder, "--device", "cuda:77"], tmp_path)
     assert ended.code == 2
-    assert_one_line(ended.err, "rsac", "--device cuda:77 is not to be had here")
+    assert_one_line(ended.err, "rsac", "--device cuda:77 is not available")
 
 
 def test_total_steps_may_not_be_lowered(sac_run, tmp_path):
@@ -281,19 +246,17 @@ def test_help_is_there_without_torch(script):
     assert "--sequence-length" in ended.stdout or script not in RECURRENT
 
 
-def test_help_answers_within_a_second(tmp_path):
-    seconds = []
-    for _ in range(3):  # the best of three: the machine may be busy
-        begun = time.perf_counter()
-        assert call("rsac.py", "--help").returncode == 0
-        seconds.append(time.perf_counter() - begun)
-    assert min(seconds) < 1
+def test_help_takes_less_than_half_a_second_of_processor_time():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert call("rsac.py", "--help").returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_every_number_in_the_help_has_a_type_and_every_period_a_unit(script):
+def test_lengths_in_the_help_have_a_unit(script):
     text = " ".join(call(f"{script}.py", "--help").stdout.split())
-    for name in ("total-steps", "eval-every", "save-every", "buffer-size", "update-every"):
+    for name in ("total-steps", "eval-every", "buffer-size", "learning-starts"):
         entry = re.search(rf"--{name} [A-Z_]+ (.*?)\(default", text).group(1)
         assert "[env steps]" in entry, entry
 
@@ -303,33 +266,7 @@ def test_a_pendulum_run_loads_no_simulator(tmp_path):
         "import sys, sac; sac.main(sac.parse_args(sys.argv[1:]));"
         "print([m for m in ('pybullet', 'dm_control', 'mujoco', 'matplotlib') if m in sys.modules])"
     )
-    argv = tiny("sac", "--log-dir", tmp_path, env="pendulum-p-v0")
+    argv = tiny("sac", "--run-dir", tmp_path / "run", env="pendulum-p-v0")
     ended = call("-c", code, *argv, "--eval-episodes", 1)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[-1] == "[]"
-
-
-# ---- Evaluation ----
-
-RESULT = {"episodes", "return_mean", "return_std", "return_min", "return_max", "length_mean"}
-
-
-def test_json_says_what_the_episodes_were(sac_run, tmp_path):
-    ended = run("sac", ["--evaluate", sac_run, "--episodes", 4, "--json"], tmp_path)
-    assert ended.code == 0, ended.err
-    result = json.loads(ended.out)
-    assert result.keys() == RESULT | {"success_rate", "returns", "lengths"}
-    returns = result["returns"]
-    assert len(returns) == len(result["lengths"]) == result["episodes"] == 4
-    mean = sum(returns) / 4
-    assert result["return_mean"] == pytest.approx(mean)
-    assert result["return_std"] == pytest.approx((sum((r - mean) ** 2 for r in returns) / 4) ** 0.5)
-    assert (result["return_min"], result["return_max"]) == (min(returns), max(returns))
-
-
-def test_evaluation_follows_its_seed(sac_run, tmp_path):
-    first, again, other = (
-        run("sac", ["--evaluate", sac_run, "--json", "--seed", seed], tmp_path).out
-        for seed in (3, 3, 4)
-    )
-    assert first == again != other

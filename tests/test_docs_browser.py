@@ -71,8 +71,8 @@ def test_every_formula_is_laid_out_by_the_browser_and_none_is_left_as_latex(brow
     assert formulas > 20
 
 
-def test_the_search_finds_burn_in_without_a_server(browser, site):
-    page, trouble = open_page(browser, f"{site / 'search.html'}?q=burn-in")
+def test_the_search_finds_padding_without_a_server(browser, site):
+    page, trouble = open_page(browser, f"{site / 'search.html'}?q=padding")
     page.wait_for_selector("ul.search li a", timeout=20_000)
     titles = page.eval_on_selector_all("ul.search li a", "all => all.map(a => a.innerText)")
     assert "Memory in replay" in titles
@@ -96,7 +96,7 @@ def test_no_page_scrolls_sideways_on_a_phone(browser, site):
     assert too_wide == {}
 
 
-PAGES = ["reading", "partial_observability", "memory_in_replay", "results"]
+PAGES = ["reading", "partial_observability", "memory_in_replay", "effects"]
 
 
 @pytest.mark.parametrize("name", [*SCRIPTS, *PAGES])

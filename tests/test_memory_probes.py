@@ -1,80 +1,50 @@
 """Tasks of seconds that need memory: recurrent scripts solve them, memoryless ones cannot.
 
 That no policy without memory has a mean return other than 0 is proved in probes.py; the thresholds
-below are shares of the best return.
+below are shares of the best return. All arguments are the defaults.
 """
 
-import csv
 import importlib
-from pathlib import Path
 
 import probes
 import pytest
+from script_runs import RECURRENT
 
-from benchmark.sweep import read_config, settings
+from common.run import read_progress
 
 SOLVED, HELPLESS = 0.8, 0.5
-BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4}
+BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4, "CueRecall50": 4}
 BEST |= {"Velocity": 7, "Position": 7, "HiddenConstant": 9}
-CONFIG = Path(__file__).parent.parent / "benchmark" / "configs" / "probes.txt"
-LINES = {(script, tag): options for script, _, options, tag in read_config(CONFIG)}
-WITH_MEMORY = {"ddpg": "rdpg", "td3": "rtd3", "sac": "rsac"}
-OF_MEMORY = ("--rnn-hidden", "--rnn-lr", "--sequence-length", "--memory-input")
+STEPS = {"CueRecall20": 6000, "CueRecall50": 20_000}  # 4000 for the others
+SLOW = ["CueRecall50"]
 
 
-def learn(script, probe, tmp_path, steps, tag=""):
-    """The mean return of the last evaluation as a share of the best one.
-
-    The settings are those of the config's line for the script, or for its sibling with memory.
-    """
-    module = importlib.import_module(script)
-    options = settings(["python", script, *LINES[WITH_MEMORY.get(script, script) + ".py", tag]])
-    for name in ("script", *(OF_MEMORY if script in WITH_MEMORY else ())):
-        del options[name]
-    argv = [word for name, values in options.items() for word in (name, *values)]
-    argv += f"--env-id probes:{probe}-v0 --total-steps {steps} --eval-every {steps}".split()
-    argv += ["--num-threads", "1", "--log-dir", str(tmp_path)]
-    assert not module.main(module.parse_args(argv))
-    (path,) = tmp_path.glob("*/progress.csv")
-    with open(path, newline="") as file:
-        return float(list(csv.DictReader(file))[-1]["eval_return_mean"]) / BEST[probe]
+def learn(script, probe, tmp_path):
+    """The mean return of the last evaluation as a share of the best one."""
+    module, steps = importlib.import_module(script), STEPS.get(probe, 4000)
+    text = f"--env-id probes:{probe}-v0 --total-steps {steps} --eval-every {steps} --num-threads 1"
+    text += f" --eval-episodes 40 --run-dir {tmp_path / 'run'}"
+    assert not module.main(module.parse_args(text.split()))
+    return read_progress(tmp_path / "run" / "progress.csv")[-1]["eval_return_mean"] / BEST[probe]
 
 
-@pytest.mark.parametrize("script", ["rdpg", "rtd3", "rsac", "rsac_sharing"])
+@pytest.mark.parametrize("script", RECURRENT)
 @pytest.mark.parametrize(
-    ("probe", "steps"),
-    [
-        ("CueRecall5", 1500),
-        ("CueRecall10", 1500),
-        ("Velocity", 1500),
-        ("Position", 2000),
-        ("HiddenConstant", 3000),
-    ],
+    "probe", [pytest.param(p, marks=pytest.mark.slow) if p in SLOW else p for p in BEST]
 )
-def test_a_script_with_memory_solves_the_probe(script, probe, steps, tmp_path):
-    assert learn(script, probe, tmp_path, steps) >= SOLVED
-
-
-@pytest.mark.parametrize("script", ["rdpg", "rtd3", "rsac", "rsac_sharing"])
-def test_gates_that_are_open_at_first_recall_a_cue_20_steps_back(script, tmp_path):
-    # Gates that are half open let a millionth of the cue through, and of its gradient.
-    assert learn(script, "CueRecall20", tmp_path, 4000, "forget1") >= SOLVED
+def test_a_script_with_memory_solves_the_probe(script, probe, tmp_path):
+    assert learn(script, probe, tmp_path) >= SOLVED
 
 
 @pytest.mark.parametrize(
     ("script", "probe"),
-    [
-        ("sac", "CueRecall5"),
-        ("td3", "Velocity"),
-        ("ddpg", "HiddenConstant"),
-        ("sac", "Position"),
-    ],
+    [("sac", "CueRecall5"), ("td3", "Velocity"), ("ddpg", "HiddenConstant"), ("sac", "Position")],
 )
 def test_a_script_without_memory_cannot(script, probe, tmp_path):
-    assert abs(learn(script, probe, tmp_path, 1500)) < HELPLESS
+    assert abs(learn(script, probe, tmp_path)) < HELPLESS
 
 
-@pytest.mark.parametrize("delay", [5, 10, 20])
+@pytest.mark.parametrize("delay", [5, 10, 20, 50])
 def test_when_the_cue_is_asked_for_both_cues_look_the_same(delay):
     env = probes.CueRecall(delay=delay)
     asked = {}

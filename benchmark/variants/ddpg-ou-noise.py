@@ -4,26 +4,15 @@ theta = 0.15 and sigma = 0.2 (arXiv:1509.02971v6, Section 7), in parts of half t
 process goes on through all episodes.
 """
 
-from variant import run
+from variant import changed
 
-run(
-    "ddpg",
-    (
-        """\
-        self.exploration_noise, self.device = args.exploration_noise, args.device
-""",
-        """\
-        self.noise, self.device = 0.0, args.device
-""",
-    ),
-    (
-        """\
-            noise = self.exploration_noise * torch.randn_like(action)
-            action = (action + noise).clamp(-1, 1)
-""",
-        """\
-            self.noise = (1 - 0.15) * self.noise + 0.2 * torch.randn_like(action)
-            action = (action + self.noise).clamp(-1, 1)
-""",
-    ),
+START = (
+    "        self.exploration_noise = args.exploration_noise\n",
+    "        self.noise = 0.0\n",
 )
+STEP = (
+    "            action += self.exploration_noise * torch.randn_like(action)\n",
+    "            self.noise = (1 - 0.15) * self.noise + 0.2 * torch.randn_like(action)\n"
+    "            action += self.noise\n",
+)
+exec(changed(__file__, START, STEP))

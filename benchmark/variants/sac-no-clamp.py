@@ -1,15 +1,6 @@
 """sac.py without bounds of the log standard deviation."""
 
-from variant import run
+from variant import changed
 
-run(
-    "sac",
-    (
-        """\
-        return mean, log_std.clamp(-20, 2)
-""",
-        """\
-        return mean, log_std
-""",
-    ),
-)
+CLAMP = ("return mean, log_std.clamp(-20, 2)", "return mean, log_std")
+exec(changed(__file__, CLAMP))

@@ -1,15 +1,9 @@
 """sac.py as it is often written by mistake: a time limit stops the bootstrap, too."""
 
-from variant import run
+from variant import changed
 
-run(
-    "sac",
-    (
-        """\
-        buffer.add(obs, action, reward, next_obs, terminated, truncated)
-""",
-        """\
-        buffer.add(obs, action, reward, next_obs, terminated or truncated, truncated)
-""",
-    ),
+STORED = (
+    "buffer.add(obs, action, reward, next_obs, terminated)",
+    "buffer.add(obs, action, reward, next_obs, terminated | truncated)",
 )
+exec(changed(__file__, STORED))
