@@ -36,7 +36,12 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.005, help="how far targets move at each update")
     add("--lr", type=number(0), default=3e-4, help="learning rate of Adam, often 1e-4 to 1e-3")
-    add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
+    add(
+        "--lr-schedule",
+        choices=["constant", "linear"],
+        default="constant",
+        help="linear: to 0 in the second half",
+    )
     add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
     return parser.parse(argv)
 
@@ -156,10 +161,8 @@ class Agent(nn.Module):
 
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
-    beyond it is real, and `next_value` is that of the true last observation.
-    """
+    beyond it is real, and `next_value` is that of the true last observation."""
     # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -258,7 +261,7 @@ def main(args):
 
         # Learn
         if args.lr_schedule == "linear":
-            lr = args.lr * max(0, 1 - global_step / args.total_steps)
+            lr = args.lr * min(1, max(0, 2 - 2 * global_step / args.total_steps))
             for optimizer in optimizers.values():
                 optimizer.param_groups[0]["lr"] = lr
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):

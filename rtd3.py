@@ -36,7 +36,12 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=2e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
-    add("--lr-schedule", choices=["constant", "linear"], default="constant", help="linear: to 0")
+    add(
+        "--lr-schedule",
+        choices=["constant", "linear"],
+        default="linear",
+        help="linear: to 0 in the second half",
+    )
     add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
     add("--target-noise", type=number(0), default=0.2, help="std in targets [half action range]")
     add("--noise-clip", type=number(0), default=0.5, help="most of it [half action range]")
@@ -46,7 +51,7 @@ def parse_args(argv=None):
     add("--sequence-length", type=integer(0), default=32, help="T, steps with a loss [env steps]")
     add("--context-length", type=integer(0), default=200, help="steps before them [env steps]")
     add("--rnn", choices=["lstm", "gru"], default="lstm", help="kind of memory")
-    add("--rnn-dim", type=integer(1), default=32, help="width of the memory")
+    add("--rnn-dim", type=integer(1), default=64, help="width of the memory")
     inputs = ["obs", "obs-action", "obs-action-reward"]
     add("--memory-input", choices=inputs, default="obs-action", help="what the memory reads")
     return parser.parse(argv)
@@ -72,11 +77,8 @@ from common.run import Run
 
 
 class ReplayBuffer:
-    """Finished episodes; the oldest leave when there are more than `capacity` steps.
-
-    An episode is a dict of arrays: obs (length + 1, obs_dim), action (length, action_dim), reward
-    and terminated (length, 1). It is sampled from its end on, not while it is under way.
-    """
+    """Finished episodes, each a dict of arrays: obs (length + 1, obs_dim), action (length,
+    action_dim), reward and terminated (length, 1). Beyond `capacity` steps the oldest leave."""
 
     def __init__(self, capacity, obs_dim, action_dim, num_envs):
         self.capacity = capacity
@@ -105,16 +107,12 @@ class ReplayBuffer:
         self.starts.append(self.starts[-1] + len(episode["reward"]))
         self.num_finished += 1
         while self.starts[-1] - self.starts[0] > self.capacity and len(self.episodes) > 1:
-            del self.episodes[0]
-            del self.starts[0]
+            del self.episodes[0], self.starts[0]
 
     def sample(self, batch_size, sequence_length, context_length, rng):
-        """Sequences of T steps around steps drawn uniformly, with up to K steps of context before.
-
-        Returns obs (B, K + T + 1, obs_dim), and of the last T steps action (B, T, action_dim),
-        reward, terminated and mask (B, T, 1). Sequences end together: where an episode has too few
-        steps there are zeros on the left, and mask is 0.
-        """
+        """Sequences of T steps around steps drawn uniformly, with up to K steps of context before:
+        obs (B, K + T + 1, obs_dim), and of the last T steps action (B, T, action_dim), reward,
+        terminated, mask (B, T, 1). Where an episode is too short, zeros on the left, mask 0."""
         chosen = []  # (episode, end of the sequence in it)
         for step in rng.integers(self.starts[0], self.starts[-1], size=batch_size):
             k = bisect_right(self.starts, step) - 1  # the episode of that step
@@ -145,20 +143,17 @@ class ReplayBuffer:
 # ---- 3. Networks ----
 
 
-def mlp(input_dim, hidden_dims, output_dim):
-    # LayerNorm keeps the critics' values in bounds where replay has no data (arXiv:2302.02948).
+def mlp(input_dim, hidden_dims, output_dim, layer_norm=False):
     layers = []
     for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.LayerNorm(hidden_dim), nn.ReLU()]
+        norm = nn.LayerNorm(hidden_dim) if layer_norm else nn.Identity()
+        layers += [nn.Linear(input_dim, hidden_dim), norm, nn.ReLU()]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
 
 class Memory(nn.Module):
-    """Sums up all steps so far in a feature vector; the newest observation is a part of it.
-
-    obs: [observation | previous action | 1], see `envs.wrappers.RnnInput`. On padding all is 0.
-    """
+    """Sums up all steps so far: obs is [observation | previous action | 1], and 0 on padding."""
 
     def __init__(self, obs_dim, args):
         super().__init__()
@@ -166,13 +161,17 @@ class Memory(nn.Module):
         # Without biases a state of 0 stays 0 for as long as the input is 0. So padding before an
         # episode changes nothing; the input that is 1 on real steps takes the place of the biases.
         self.rnn = cell(obs_dim, args.rnn_dim, batch_first=True, bias=False)
+        weight = nn.init.uniform_(self.rnn.weight_ih_l0.data, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
+        # A quarter of the units starts with long time scales, up to 100 steps (arXiv:1804.11188):
+        # the second gate keeps the state; the first one lets the input in (of a GRU, the past).
+        keep = torch.linspace(-3, 1, args.rnn_dim).clamp(min=0) * np.log(100)
+        weight[:, -1] = torch.cat([-keep, keep, torch.zeros(len(weight) - 2 * args.rnn_dim)])
         self.register_buffer("input_scale", torch.ones(obs_dim))  # see set_input_scale
         self.feat_dim = args.rnn_dim + obs_dim
 
     def forward(self, obs, hidden=None):
         """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it"""
-        obs = obs / self.input_scale
-        feat, hidden = self.rnn(obs, hidden)
+        feat, hidden = self.rnn(obs / self.input_scale, hidden)
         return torch.cat([feat, obs], dim=-1), hidden
 
 
@@ -195,8 +194,9 @@ class Critics(nn.Module):
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
         self.rnn = Memory(obs_dim, args)
-        self.qf1 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1)
-        self.qf2 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1)
+        # LayerNorm keeps values in bounds where replay has no data (arXiv:2302.02948).
+        self.qf1 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1, layer_norm=True)
+        self.qf2 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1, layer_norm=True)
 
     def forward(self, feat, action):
         """(..., feat_dim), (..., action_dim) -> q1, q2, both (..., 1)"""
@@ -219,8 +219,7 @@ class Agent(nn.Module):
 
     @torch.no_grad()
     def act(self, obs, hidden=None, deterministic=False):
-        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], both NumPy; and the hidden state
-        of the memory after `obs`."""
+        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], NumPy; hidden state after `obs`"""
         obs = torch.as_tensor(obs, device=self.device)
         feat, hidden = self.actor.rnn(obs[:, None], hidden)  # a sequence of one step
         action = self.actor(feat[:, 0])
@@ -240,10 +239,8 @@ def reset_hidden(hidden, ended):
 
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
-    beyond it is real, and `next_value` is that of the true last observation.
-    """
+    beyond it is real, and `next_value` is that of the true last observation."""
     # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -375,7 +372,7 @@ def main(args):
 
         # Learn
         if args.lr_schedule == "linear":
-            lr = args.lr * max(0, 1 - global_step / args.total_steps)
+            lr = args.lr * min(1, max(0, 2 - 2 * global_step / args.total_steps))
             for optimizer in optimizers.values():
                 optimizer.param_groups[0]["lr"] = lr
         due = int((global_step - args.learning_starts) * args.updates_per_step)

@@ -43,7 +43,7 @@ def play(agent, envs, seed):
     pictures, steps, hidden, ended = [], [], None, False
     while not ended:
         action, hidden = agent.act(obs, hidden, deterministic=True)
-        pictures.append(envs.envs[0].render())
+        pictures.append(draw(envs.envs[0]))
         step = {"observation": obs[0]} if obs.ndim == 2 else {}  # no pictures of pictures
         step["action"] = action[0]
         if hidden is not None:
@@ -55,6 +55,17 @@ def play(agent, envs, seed):
     return pictures, {name: np.stack([step[name] for step in steps]) for name in steps[0]}
 
 
+def draw(env):
+    """A picture of an environment, (H, W, 3) uint8; UserError if it makes none."""
+    try:
+        picture = env.render()
+    except NotImplementedError:
+        picture = None
+    if picture is None or picture.ndim != 3:
+        raise UserError(f"{env.spec.id} does not draw pictures (render_mode 'rgb_array')")
+    return picture
+
+
 def beside(picture, values, step):
     """The picture with one panel for each of `values` up to `step`, (H, W, 3) uint8."""
     from PIL import Image, ImageDraw
@@ -63,22 +74,22 @@ def beside(picture, values, step):
     left, right = picture.shape[1] + MARGIN, picture.shape[1] + MARGIN + STEP * SHOWN
     page = Image.new("RGB", (right + MARGIN, height), PAPER)
     page.paste(Image.fromarray(picture), (0, (height - picture.shape[0]) // 2))
-    draw, panel = ImageDraw.Draw(page), height // len(values)
+    pen, panel = ImageDraw.Draw(page), height // len(values)
     for k, (name, all_steps) in enumerate(values.items()):
         top, bottom = k * panel + HEADING, (k + 1) * panel - 4
         largest = max(1e-6, float(np.abs(all_steps).max()))
         past = all_steps[max(0, step + 1 - SHOWN) : step + 1] / largest  # (steps, .) in [-1, 1]
-        draw.text((left, top - 14), f"{name}, {past.shape[1]} numbers, within +-{largest:.3g}", INK)
+        pen.text((left, top - 14), f"{name}, {past.shape[1]} numbers, within +-{largest:.3g}", INK)
         if name == "memory":
             size = (STEP * len(past), bottom - top)
             page.paste(Image.fromarray(blue_white_red(past.T)).resize(size, 0), (left, top))
         else:
             middle, half = (top + bottom) / 2, (bottom - top) / 2 - 2
-            draw.line([(left, middle), (right, middle)], GREY)
+            pen.line([(left, middle), (right, middle)], GREY)
             for j, line in enumerate(past.T):
                 points = [(left + STEP * i, middle - half * y) for i, y in enumerate(line)]
-                draw.line([*points, points[-1]], COLOURS[j % len(COLOURS)], 2)
-        draw.rectangle([left - 1, top - 1, right, bottom], outline=GREY)
+                pen.line([*points, points[-1]], COLOURS[j % len(COLOURS)], 2)
+        pen.rectangle([left - 1, top - 1, right, bottom], outline=GREY)
     return np.asarray(page)
 
 
@@ -96,8 +107,6 @@ def main(args):
     from common.evaluate import write_film
 
     pictures, values = play(agent, envs, args.seed)
-    if pictures[0] is None or pictures[0].ndim != 3:
-        raise UserError("this environment does not draw pictures (render_mode 'rgb_array')")
     frames = [beside(pictures[k], values, k) for k in range(0, len(pictures), args.every)]
     fps = envs.envs[0].metadata.get("render_fps") or 30
     write_film(args.out, frames, fps / args.every)

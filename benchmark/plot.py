@@ -134,7 +134,8 @@ def split_settings(runs, say):
     named = []
     for run in runs:
         names = differ.get((run.env_id, run.algorithm), []) if run.args is not None else []
-        words = "".join(f"-{name}={json.dumps(run.args.get(name))}" for name in names)
+        values = [json.dumps(run.args.get(name)).strip('[]"') for name in names]
+        words = "".join(f"-{name}={x}" for name, x in zip(names, values, strict=True))
         words = re.sub(r"[^\w.=+-]+|__+", "-", words)  # may become a part of a file's name
         named.append(replace(run, algorithm=run.algorithm + words))
     return named

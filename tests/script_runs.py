@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import torch
 
+import common.cli
+
 ROOT = Path(__file__).parent.parent
 FAMILIES = ["ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing", "conv_sac"]
 SCRIPTS = [name for name in FAMILIES if (ROOT / f"{name}.py").exists()]
@@ -80,6 +82,7 @@ def fork(script, argv, log, patch, patch_args):
     if pid:
         return pid
     code = 99
+    common.cli.STARTED = time.perf_counter()
     try:
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"{log}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)

@@ -501,9 +501,9 @@ def test_a_run_of_stacks_that_is_cut_and_resumed_is_the_whole_run(num_envs, tmp_
             tmp_path,
             name,
         )
-        for name, total in (("whole", 88), ("cut", 44))
+        for name, total in (("whole", 100), ("cut", 50))
     )
-    ended = run("conv_sac", ["--resume", cut, "--total-steps", 88], tmp_path)
+    ended = run("conv_sac", ["--resume", cut, "--total-steps", 100], tmp_path)
     assert ended.code == 0, ended.err
     assert progress(whole) == progress(cut)
     for name in ("agent", "optimizers", "rng"):

@@ -249,7 +249,7 @@ SMALL = ["--num-threads", "1", "--hidden-dims", "8", "--rnn-dim", "8", "--eval-e
 
 def run(folder, *command):
     done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=240
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
@@ -258,7 +258,7 @@ def run(folder, *command):
 @pytest.fixture
 def workplace(tmp_path):
     """A folder with what a script needs beside it."""
-    for name in ("common", "envs"):
+    for name in ("common", "envs", "benchmark"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "rsac.py", tmp_path)
     return tmp_path

@@ -28,6 +28,7 @@ def learn(script, probe, tmp_path):
     return read_progress(tmp_path / "run" / "progress.csv")[-1]["eval_return_mean"] / BEST[probe]
 
 
+@pytest.mark.timeout(1800)  # minutes on a machine that does something else, too
 @pytest.mark.parametrize("script", RECURRENT)
 @pytest.mark.parametrize(
     "probe", [pytest.param(p, marks=pytest.mark.slow) if p in SLOW else p for p in BEST]

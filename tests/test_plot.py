@@ -1,6 +1,7 @@
 """benchmark.plot, and the statistics of benchmark.baselines."""
 
 import csv
+import json
 import os
 import re
 import subprocess
@@ -113,9 +114,9 @@ def test_of_repeated_runs_a_whole_one_counts_more_than_a_later_part(tmp_path):
 
 
 BAD = {
-    "another table": (["--baselines", "docs/results/curves/pendulum-p-v0__rsac__0.csv"], "table"),
-    "a folder below a file": (["--out", "README.md/curves"], "cannot make the folder README.md"),
-    "a folder that is a file": (["--collect", "README.md"], "cannot make the folder README.md"),
+    "another table": (["--baselines", "README.md"], "README.md is not a table"),
+    "a folder below a file": (["--out", "README.md/curves"], "README.md: File exists"),
+    "a folder that is a file": (["--collect", "README.md"], "README.md: File exists"),
     "a folder without a name for files": (["--out", "."], "--out . has no file name"),
     "a folder that cannot be written in": (["--collect", "/proc"], "/proc/pendulum-p-v0__rsac"),
     "baselines that are not there": (["--baselines", "bars.csv"], "bars.csv: No such file"),
@@ -130,6 +131,76 @@ def test_bad_input_is_one_line(tmp_path, what):
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
     assert says in result.stderr
+
+
+def write_settings(path, **settings):
+    """The args.json beside a progress.csv."""
+    given = {"seed": 0, "lr": 0.001, "hidden_dims": [64, 64], "total_steps": 200} | settings
+    path.with_name("args.json").write_text(json.dumps(given))
+
+
+def settings_of_two(folder, first, second):
+    for k, settings in enumerate((first, second)):
+        path = write_run(folder, f"pendulum-p-v0__rsac__{k}", [0, 10 * k])
+        write_settings(path, **settings)
+    told = []
+    return plot.split_settings(read(folder)[0], told.append), told
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "labels"),
+    [
+        ("lr", (0.001, 0.002), ["rsac-lr=0.001", "rsac-lr=0.002"]),
+        ("hidden_dims", ([64, 64], [64]), ["rsac-hidden_dims=64-64", "rsac-hidden_dims=64"]),
+        ("target_entropy", (-1.0, None), ["rsac-target_entropy=-1.0", "rsac-target_entropy=null"]),
+        ("new", (True, None), ["rsac-new=true", "rsac-new=null"]),  # of later code
+    ],
+)
+def test_runs_with_other_arguments_are_lines_of_their_own(tmp_path, name, values, labels):
+    runs, told = settings_of_two(tmp_path, *({name: value} for value in values))
+    assert [run.algorithm for run in runs] == labels
+    assert told == [f"pendulum-p-v0, rsac: runs differ in {name}: drawn apart"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"seed": 3, "run_dir": "a"}, {"seed": 4, "run_dir": "b"}),
+        ({"device": "cpu", "num_threads": 1}, {"device": "cuda", "num_threads": 2}),
+        ({"resume": None, "video": True}, {"resume": "runs/a", "video": False}),
+        ({"total_steps": 100}, {"total_steps": 200}),  # one was made longer later
+    ],
+)
+def test_arguments_that_change_no_result_do_not_split_a_line(tmp_path, first, second):
+    runs, told = settings_of_two(tmp_path, first, second)
+    assert [run.algorithm for run in runs] == ["rsac", "rsac"]
+    assert told == []
+
+
+def test_where_the_learning_rate_falls_the_planned_steps_are_an_argument_too(tmp_path):
+    linear = {"lr_schedule": "linear"}
+    runs, _ = settings_of_two(tmp_path, linear, linear | {"total_steps": 400})
+    assert [run.algorithm for run in runs] == ["rsac-total_steps=200", "rsac-total_steps=400"]
+
+
+def test_both_lines_are_in_the_table_and_the_argument_is_named(tmp_path):
+    settings_of_two(tmp_path / "runs", {"lr": 0.001}, {"lr": 0.002, "seed": 1})
+    result = call(tmp_path / "runs", "--out", tmp_path / "out")
+    assert "runs differ in lr: drawn apart" in result.stderr
+    assert "| pendulum-p-v0 | rsac-lr=0.001 | 0.0 |" in result.stdout
+    assert "| pendulum-p-v0 | rsac-lr=0.002 | 10.0 |" in result.stdout
+    call(tmp_path / "runs", "--collect", tmp_path / "small")
+    again = call(tmp_path / "small", "--out", tmp_path / "out")
+    assert again.stdout == result.stdout, "copies keep them apart"
+
+
+def test_damaged_arguments_are_named_and_their_run_skipped(tmp_path):
+    path = write_run(tmp_path, "pendulum-p-v0__rsac__0", [0, 1])
+    path.with_name("args.json").write_text('{"lr": 0.0')
+    runs, ((name, why),) = read(tmp_path)
+    assert runs == []
+    assert name == "pendulum-p-v0__rsac__0"
+    assert "args.json is damaged" in why
 
 
 def test_collected_runs_read_back_as_they_were(tmp_path):
@@ -484,15 +555,9 @@ def test_a_growing_file_is_read_up_to_now(tmp_path):
 
 # ---- The figures of the docs ----
 
-NAMES = ["results.md", "memory_in_replay.md", "conv_sac.md", "effects.md"]
-PAGES = {name: (ROOT / "docs" / name).read_text() for name in NAMES}
+PAGES = {path.name: path.read_text() for path in (ROOT / "docs").glob("*.md")}
 COMMAND = re.compile(r"^python -m benchmark\.plot (docs/results.*--out docs/_static/.*)$", re.M)
 FIGURES = [(name, words) for name, page in PAGES.items() for words in COMMAND.findall(page)]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_pages_with_measurements_name_commands_for_figures(name):
-    assert name in [page for page, _ in FIGURES]
 
 
 @pytest.mark.parametrize(("name", "command"), FIGURES)

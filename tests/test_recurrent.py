@@ -371,8 +371,8 @@ def loop_lstm(memory, obs):
     size = w_hh.shape[1]
     h = c = torch.zeros(size, dtype=torch.double)
     feats = []
-    for row in obs / getattr(memory, "input_scale", 1):
-        z = w_ih @ row + w_hh @ h
+    for row in obs:
+        z = w_ih @ (row / memory.input_scale) + w_hh @ h
         i, f, g, o = z[:size], z[size : 2 * size], z[2 * size : 3 * size], z[3 * size :]
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
@@ -387,8 +387,10 @@ def loop_mlp(net, x):
         elif isinstance(layer, torch.nn.LayerNorm):
             variance = (x - x.mean()).square().mean()
             x = (x - x.mean()) / (variance + 1e-5) ** 0.5 * layer.weight + layer.bias
-        else:
+        elif isinstance(layer, torch.nn.Linear):
             x = layer.weight @ x + layer.bias
+        else:
+            assert isinstance(layer, torch.nn.Identity), layer
     return x
 
 
@@ -502,8 +504,7 @@ def test_one_update_equals_loops_over_time(script, length, context, monkeypatch)
     argv = ["--lr", "1e-2", "--tau", "0.3", "--gamma", "0.8"]
     module, args, agent, optimizers = make(script, *argv)
     for memory in memories(agent):
-        if hasattr(memory, "input_scale"):
-            memory.input_scale[:] = torch.linspace(0.5, 2, OBS)
+        memory.input_scale[:] = torch.linspace(0.5, 2, OBS)
     batch = draw_batch([5, 3, 1, 2], 8, length, context)
     assert 0 < batch[3].sum() < 8
     assert length > 0 or batch[4].sum() < batch[4].numel()

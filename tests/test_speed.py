@@ -1,19 +1,19 @@
-"""benchmark.speed with the recurrent scripts, and its answers to bad input."""
+"""benchmark.speed, and what benchmark.compare_sb3 says about a difference."""
 
-import itertools
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmark import speed
+from benchmark import compare_sb3, speed
 from common.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 SMALL = ["--learning-starts", "30", "--batch-size", "4", "--hidden-dims", "8"]
-MEMORY = ["--rnn-hidden", "8", "--sequence-length", "4", "--burn-in", "2"]
+MEMORY = ["--rnn-dim", "8", "--sequence-length", "4", "--context-length", "2"]
 
 
 def arguments(script, *options):
@@ -22,42 +22,69 @@ def arguments(script, *options):
     return speed.parse_args([*ours, "--turns", "2", "--steps", "2", "--", *small, *options])
 
 
-@pytest.mark.parametrize("script", speed.RECURRENT)
-def test_each_step_of_a_recurrent_script_is_stored_and_learned_from(script):
-    loop = speed.run_ours(script, arguments(script))
-    for k, learner in enumerate(itertools.islice(loop, 3), start=1):
-        assert learner.num_updates == k
-        assert (learner.buffer.t >= 0).sum() == 30 + k
+class Pipe:
+    """Asks for turns of 3 steps, twice, and keeps what is answered."""
 
+    def __init__(self):
+        self.asked, self.answers = [3, 3, 0], []
 
-def test_stored_hidden_states_are_measured_too():
-    learner = next(speed.run_ours("rsac_sharing", arguments("rsac_sharing", "--stored-state")))
-    assert learner.sample(learner.buffer)[-1].shape == (4, 16)  # h and c
+    def send(self, answer):
+        self.answers.append(answer)
 
-
-def test_whole_episodes_are_there_before_the_first_update():
-    options = ["--sequence-length", "0", "--burn-in", "0", "--batch-size", "10"]
-    learner = next(speed.run_ours("rsac", arguments("rsac", *options)))
-    lengths = learner.sample(learner.buffer)[-1].sum(dim=(1, 2))  # (B,)
-    assert lengths.max() == 7  # the time limit
+    def recv(self):
+        return self.asked.pop(0)
 
 
 @pytest.mark.parametrize("script", ["sac", "td3", *speed.RECURRENT])
-def test_a_filled_memory_can_be_learned_from(script):
-    learner = speed.Learner(script, arguments(script))
-    buffer = speed.fill(learner, 100, 50)
-    assert (buffer.t >= 0).sum() == 50
-    assert buffer.t.max() == 6
-    assert "qf_loss" in learner.learn(buffer)
+def test_a_turn_is_the_script_s_own_steps_each_with_an_update(script, monkeypatch):
+    pipe, updates = Pipe(), []
+    load = speed.load
+
+    def load_counting(*of_load):
+        module, its = load(*of_load)
+        update = module.update
+        monkeypatch.setattr(module, "update", lambda *call: updates.append(0) or update(*call))
+        return module, its
+
+    monkeypatch.setattr(speed, "load", load_counting)
+    speed.run_ours(pipe, script, arguments(script), 1)
+    ready, *turns = pipe.answers
+    assert ready is None
+    assert len(turns) == 2
+    assert all(wall > 0 and cpu > 0 for wall, cpu in turns)
+    # A recurrent script learns from the end of the first episode on, and catches up there.
+    assert speed.WARM + 6 <= len(updates) <= speed.WARM + 6 + 7
 
 
-@pytest.mark.parametrize(("rnn", "least"), [("lstm", 0.35), ("gru", 0.05)])
-def test_matrix_products_and_lstm_layers_are_a_part_of_the_update(rnn, least, monkeypatch):
+@pytest.mark.parametrize("script", ["sac", "rsac"])
+def test_a_memory_can_be_filled_beforehand(script, monkeypatch):
+    stored, fill = [], speed.fill
+
+    def fill_and_count(buffer, envs, num_steps):
+        fill(buffer, envs, num_steps)
+        stored.append(buffer.starts[-1] if script == "rsac" else buffer.num_added)
+
+    monkeypatch.setattr(speed, "fill", fill_and_count)
+    speed.run_ours(Pipe(), script, arguments(script), 1, 70)
+    assert stored == [70]  # ten episodes of seven steps
+
+
+@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+def test_matrix_products_and_lstm_layers_are_a_part_of_the_update(rnn, monkeypatch):
     # CPU time: tests run beside others, which would stop the clock of one part more than another.
     monkeypatch.setattr(time, "perf_counter", time.process_time)
-    args = arguments("rsac", "--rnn", rnn, "--rnn-hidden", "128", "--batch-size", "32")
-    update, products = speed.update_and_matmul_seconds("rsac", args)
-    assert least < products / update < 1.1
+    args = arguments("rsac", "--rnn", rnn, "--rnn-dim", "128", "--batch-size", "32")
+    update, products = speed.update_and_matmul_seconds("rsac", args, 1)
+    assert 0.05 < products / update < 1.1
+
+
+def test_both_sides_of_the_table_are_measured(capsys):
+    pytest.importorskip("stable_baselines3")
+    speed.compare(arguments("sac"))
+    *_, row = capsys.readouterr().out.splitlines()
+    cells = row.strip("| ").split(" | ")
+    assert cells[:2] == ["sac", "1"]
+    assert all(float(cell.split()[0]) > 0 for cell in cells[2:])
 
 
 def test_a_row_without_a_peer_has_dashes_where_it_would_be(capsys):
@@ -73,24 +100,56 @@ BAD = {
     "an unknown script": (["--scripts", "rsca"], "rsca"),
     "an unknown argument": (["--scripts", "rsac", "--", "--nonsense"], "rsac.py: error"),
     "an environment after --": (["--", "--env-id", "pendulum-v0"], "before --"),
-    "a compiled recurrent script": (["--scripts", "rsac", "--compile"], "ddpg, td3, sac"),
+    "a state where pictures are needed": (
+        ["--scripts", "rsac", "conv_sac", "--env-id", "pendulum-v0"],
+        "pendulum-v0 has no pictures",
+    ),
 }
 
 
 def test_what_a_comparison_needs_is_said_before_anything_runs(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    args = arguments("sac")
-    args.growth, args.tuned = False, "ours"
     with pytest.raises(UserError, match="stable_baselines3: pip install"):
-        speed.main(args)
+        speed.main(arguments("sac"))
 
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_gives_one_line_and_exit_code_2(what):
     words, expected = BAD[what]
+    if "conv_sac" in words:
+        pytest.importorskip("stable_baselines3")
     command = [sys.executable, "-m", "benchmark.speed", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert expected in done.stderr
+    *_, last = done.stderr.splitlines()
+    assert expected in last
+    assert "Traceback" not in done.stderr
+
+
+# ---- The difference of two means ----
+
+
+def test_the_interval_is_that_of_welch_by_hand():
+    ours, theirs = [1.0, 2.0, 3.0], [1.0, 5.0, 3.0, 7.0]
+    variances = 1 / 3, (20 / 3) / 4  # of the means
+    degrees = sum(variances) ** 2 / (variances[0] ** 2 / 2 + variances[1] ** 2 / 3)
+    assert degrees == pytest.approx(4.124, abs=1e-3)
+    half = 2.7427 * sum(variances) ** 0.5  # the 97.5 % quantile of Student's t with so many
+    mean, interval = compare_sb3.difference(ours, theirs)
+    assert mean == "-2.0"
+    low, high = map(float, interval.split(" to "))
+    assert [low, high] == pytest.approx([-2 - half, -2 + half], abs=0.06)
+
+
+def test_in_19_of_20_draws_the_interval_has_the_true_difference_in_it():
+    rng, inside = np.random.default_rng(0), 0
+    for _ in range(400):
+        interval = compare_sb3.difference(rng.normal(9, 1, 4), rng.normal(2, 5, 6))[1]
+        low, high = map(float, interval.split(" to "))
+        inside += low <= 7 <= high
+    assert 0.92 < inside / 400 < 0.98
+
+
+def test_one_seed_has_no_interval():
+    assert compare_sb3.difference([1.0], [2.0, 3.0]) == ("-1.5", "-")

@@ -14,14 +14,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from benchmark import sweep
+from benchmark import import_script, plot, sweep
 from benchmark.sweep import clock, last_lines, parse_args, read_config, split_options
-from benchmark.variants.variant import script_of
 from common.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -51,7 +49,7 @@ def trace(folder):
 def steps(folder):
     """Run name -> the steps in its progress.csv."""
     found = {}
-    for path in folder.glob("*/progress.csv"):
+    for path in folder.glob("*__*/progress.csv"):
         with open(path) as file:
             found[path.parent.name] = [int(row["global_step"]) for row in csv.DictReader(file)]
     return found
@@ -83,7 +81,7 @@ import sys, time
 from pathlib import Path
 
 given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-folder = Path(given["--log-dir"]) / given["--run-name"]
+folder = Path(given["--run-dir"])
 folder.mkdir(parents=True)
 while time.process_time() < 1:
     pass
@@ -131,15 +129,23 @@ def test_a_sweep_that_was_killed_goes_on_and_repeats_nothing(tmp_path, number):
     assert set(trace(tmp_path).values()) == {1}
 
 
-def test_a_run_without_a_checkpoint_starts_from_nothing(tmp_path):
+def test_a_run_without_a_checkpoint_is_moved_aside_and_starts_anew(tmp_path):
     folder = tmp_path / "pendulum-p-v0__fake_script__0"
-    folder.mkdir()
-    (folder / "progress.csv").write_text("global_step,wall_seconds,eval_return_mean\n0,1,2\n100")
-    (folder / "leftover").touch()
+    for leftover in ("first", "second"):
+        folder.mkdir()
+        (folder / "progress.csv").write_text("global_step,wall_seconds,eval_return_mean\n0,1,2\n")
+        (folder / leftover).touch()
+        (it,) = sweep.make_runs(parse_args([*ONE, "--log-dir", str(tmp_path)]))
+        assert it.command() == it.fresh_command()
+        assert not folder.exists()
+    for k, leftover in enumerate(("first", "second"), start=1):
+        assert (tmp_path / f"pendulum-p-v0_fake_script_0_unfinished_{k}" / leftover).exists()
+    told = []
+    plot.read_runs([tmp_path], lambda path, why: told.append(path))
+    assert len(told) == 2, "no figure may have them"
     code, _, err = run(*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300)
     assert code == 0, err
-    assert steps(tmp_path) == {folder.name: [0, 100, 200, 300]}
-    assert not (folder / "leftover").exists()
+    assert steps(tmp_path)[folder.name] == [0, 100, 200, 300]
 
 
 def test_more_steps_go_on_from_the_checkpoint(tmp_path):
@@ -213,7 +219,9 @@ def test_every_index_runs_the_command_of_its_number(tmp_path):
     code, _, err = run(*words, "--index", 4, *options)
     assert code == 0, err
     listed = shlex.split(lines[4])
-    assert list(steps(tmp_path)) == [listed[listed.index("--run-name") + 1]]
+    assert [str(path.parent) for path in tmp_path.glob("*/progress.csv")] == [
+        listed[listed.index("--run-dir") + 1]
+    ]
 
 
 def test_an_index_has_the_exit_code_of_its_run(tmp_path):
@@ -262,9 +270,9 @@ def test_a_config_is_read_as_the_shell_reads_it(tmp_path):
 
 
 def test_a_config_gives_its_tag_to_the_run_names():
-    words = ["--config", "benchmark/configs/paper.txt", "--scripts", "rsac", "--seeds", "3"]
+    words = ["--config", "benchmark/configs/paper.txt", "--scripts", "sac", "--seeds", "3"]
     runs = sweep.make_runs(parse_args([*words, "--env-ids", "pendulum-p-v0"]))
-    assert [run.name for run in runs] == ["pendulum-p-v0__rsac-paper__3"]
+    assert [run.name for run in runs] == ["pendulum-p-v0__sac-paper__3"]
 
 
 CONFIGS = sorted((ROOT / "benchmark" / "configs").glob("*.txt"))
@@ -273,13 +281,11 @@ CONFIGS = sorted((ROOT / "benchmark" / "configs").glob("*.txt"))
 @pytest.mark.parametrize("config", CONFIGS, ids=[path.stem for path in CONFIGS])
 def test_every_command_in_the_configs_is_valid(config):
     sweep.make_runs(parse_args(["--config", str(config)]))  # no two runs with one name
+    modules = {}
     for script, env_id, options, _ in read_config(config):
-        if (ROOT / script).exists():
-            if script.startswith("benchmark/variants/"):
-                script = script_of(script)  # it takes the arguments of its script
-            module = import_module(script.removesuffix(".py").replace("/", "."))
-            args = module.parse_args(["--env-id", env_id, *options])
-            assert args.total_steps == split_options(options)[0].total_steps
+        module = modules[script] = modules.get(script) or import_script(script)
+        args = module.parse_args(["--env-id", env_id, *options])
+        assert args.total_steps == split_options(options)[0].total_steps
 
 
 def test_the_papers_tasks_and_algorithms_are_all_in_its_config():
@@ -297,8 +303,9 @@ def test_the_papers_tasks_and_algorithms_are_all_in_its_config():
     }
     full = {"pendulum-v0", "dmc-cartpole-balance-v0", "dmc-cartpole-swingup-v0"}
     pairs = {(script, env_id) for script, env_id, *_ in commands}
-    for script in ("rdpg.py", "rtd3.py", "rsac.py", "rsac_sharing.py"):
-        assert {env_id for s, env_id in pairs if s == script} == hidden
+    for script in ("rdpg", "rtd3", "rsac", "rsac_sharing"):
+        path = f"benchmark/variants/{script}-paper.py"
+        assert {env_id for s, env_id in pairs if s == path} == hidden
     assert {env_id for s, env_id in pairs if s == "sac.py"} >= hidden | full
 
 
@@ -314,12 +321,13 @@ BAD = {
     "a seed after --": ([*ONE, "--", "--seed", "7"], "use --seeds of the sweep"),
     "threads after --": ([*ONE, "--", "--num-threads=4"], "use --threads of the sweep"),
     "a tag that splits a name": ([*ONE, "--tag", "lr__1"], "--tag lr__1"),
-    "a picture for a config": (["--config", "docs/_static/water_maze.gif"], "is not a text file"),
+    "a program for a config": (["--config", sys.executable], "is not a text file"),
     "a typo among the choices": (
         ["--config", "benchmark/configs/paper.txt", "--env-ids", "pendulum-p-v0", "pendulun-va-v0"],
         "nothing for pendulun-va-v0",
     ),
-    "a log folder that is a file": ([*ONE, "--log-dir", "README.md"], "cannot make the folder"),
+    "a log folder that is a file": ([*ONE, "--log-dir", "README.md"], "README.md"),
+    "a config that is a folder": (["--config", "benchmark"], "benchmark: Is a directory"),
     "a Ray address without a host": ([*ONE, "--ray", "nonsense:x"], "nonsense:x"),
     "a Ray address where nobody is": ([*ONE, "--ray", "127.0.0.1:1"], "127.0.0.1:1"),
 }
@@ -408,20 +416,32 @@ def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
 
 def test_the_time_that_an_index_waits_for_a_lock_is_not_that_of_the_run(tmp_path):
     (tmp_path / "clock.py").write_text(
-        "import json, os\nfrom pathlib import Path\nfrom common.cli import process_seconds\n"
-        f"Path({str(tmp_path)!r}, 'seconds').write_text(str(process_seconds()))\n"
+        "import time, psutil\nfrom pathlib import Path\n"
+        "seconds = time.time() - psutil.Process().create_time()\n"
+        f"Path({str(tmp_path)!r}, 'seconds').write_text(str(seconds))\n"
     )
     words = ["--scripts", tmp_path / "clock.py", "--env-ids", "pendulum-p-v0"]
     (it,) = sweep.make_runs(parse_args([*map(str, words), "--log-dir", str(tmp_path)]))
     lock = sweep.take(it)
-    path = {"PYTHONPATH": str(ROOT)}
-    process = start(*words, "--log-dir", tmp_path, "--index", 0, env=os.environ | path)
+    process, begun = start(*words, "--log-dir", tmp_path, "--index", 0), time.monotonic()
     time.sleep(4)
     assert process.poll() is None
     lock.close()
     process.communicate(timeout=60)
-    # It started 4 s ago and waited most of them.
-    assert 0 < float((tmp_path / "seconds").read_text()) < 2 * max(1, os.getloadavg()[0] / 2)
+    # It was started 4 s earlier.
+    assert 0 < float((tmp_path / "seconds").read_text()) < time.monotonic() - begun - 3
+
+
+def test_an_index_of_ray_is_asked_to_stop_when_its_worker_dies(tmp_path):
+    words = [*ONE, "--log-dir", tmp_path, "--index", 0, "--ray", "--"]
+    words += ["--total-steps", 3000, "--seconds-per-row", 0.2, "--rows-per-save", 1000]
+    command = [sys.executable, "-m", "benchmark.sweep", *map(str, words)]
+    code = f"import subprocess; subprocess.run({command})"
+    worker = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    wait_for(lambda: (tmp_path / "trace.txt").exists() and sum(trace(tmp_path).values()) > 2)
+    worker.kill()
+    worker.wait()
+    wait_for(lambda: list(tmp_path.glob("*/checkpoint.pt")))
 
 
 def test_a_config_line_that_is_no_command_is_named(tmp_path):
@@ -518,7 +538,7 @@ def test_time_to_solve_names_a_run_that_fails():
 # ---- Real training ----
 
 TINY = ["--total-steps", 300, "--learning-starts", 100, "--eval-every", 100, "--eval-episodes", 1]
-TINY += ["--save-every", 50, "--batch-size", 8, "--hidden-dims", 8]
+TINY += ["--batch-size", 8, "--hidden-dims", 8]
 WALL_CLOCK = ("wall_seconds", "steps_per_second")
 
 

@@ -1,12 +1,15 @@
 """Variants: scripts with a few lines replaced, in benchmark/variants."""
 
 import csv
+import os
 import subprocess
 import sys
 
 import pytest
+import torch
 from script_runs import ROOT, tiny
 
+from benchmark import import_script, open_run
 from benchmark.variants import variant
 
 FOLDER = ROOT / "benchmark" / "variants"
@@ -15,26 +18,47 @@ VARIANTS = sorted(path.stem for path in FOLDER.glob("*-*.py"))
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_learns_and_its_run_bears_its_name(name, tmp_path):
-    script = variant.script_of(name)
-    more = ["--log-dir", tmp_path, "--hidden-dims", 6, 5, "--buffer-size", 400]
-    argv = tiny(script, *more, env="Pendulum-v1")
+    argv = tiny(variant.script_of(name), "--hidden-dims", 6, 5, "--buffer-size", 400)
     command = [sys.executable, FOLDER / f"{name}.py", *argv]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    path = {"PYTHONPATH": str(ROOT / "tests")}
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
-    (folder,) = tmp_path.iterdir()
-    assert folder.name.startswith(f"Pendulum-v1__{name}__0__")
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith(f"toy_envs_Toy-v0__{name}__0__")
     rows = list(csv.DictReader((folder / "progress.csv").read_text().splitlines()))
     assert int(rows[-1]["num_updates"]) > 0
+    agent, envs = open_run(folder)  # as film and readout do
+    obs, _ = envs.reset(seed=0)
+    assert agent.act(obs)[0].shape == (2, 2)
 
 
 def test_a_variant_of_a_text_that_is_not_there_once_is_refused():
     for old in ("no such line", "\n"):
         with pytest.raises(ValueError, match="not once"):
-            variant.changed_source("sac", "sac-new", [(old, "")])
+            variant.changed_source("sac-new.py", (old, ""))
 
 
 def test_a_variant_differs_from_its_script_in_its_name_and_the_lines_it_replaces():
     script = (ROOT / "sac.py").read_text().splitlines()
-    source = variant.changed_source("sac", "sac-new", [("log_std.clamp(-20, 2)", "log_std")])
+    source = variant.changed_source("sac-new.py", ("log_std.clamp(-20, 2)", "log_std"))
     changed = [b for a, b in zip(script, source.splitlines(), strict=True) if a != b]
     assert changed == ["        return mean, log_std", 'SCRIPT = "sac-new"']
+
+
+def test_the_paper_s_networks_have_two_layers_and_a_memory_for_each_critic():
+    module = import_script("rsac-paper")
+    args = module.parse_args(["--rnn-dim", "8", "--hidden-dims", "6"])
+    assert (args.lr, args.tau, args.batch_size, args.memory_input) == (3e-4, 0.005, 10, "obs")
+    agent = module.Agent(3, 1, args)
+    shapes = [tuple(x.shape) for x in agent.actor.rnn.rnn.parameters()]
+    assert shapes == [(32, 3), (32, 8), (32, 8), (32, 8)]  # four gates of 8; two layers
+    feat, _ = agent.critics.rnn(torch.randn(2, 5, 3))
+    action = torch.zeros(2, 5, 1)
+    q1, q2 = agent.critics(feat, action)
+    feat[..., 8:] += 1  # the feature of the second memory
+    new_q1, new_q2 = agent.critics(feat, action)
+    assert torch.equal(q1, new_q1)
+    assert not torch.equal(q2, new_q2)
+    assert not any(isinstance(x, torch.nn.LayerNorm) for x in agent.modules())

@@ -2,8 +2,5 @@
 
 from variant import changed
 
-DECAY = (
-    "agent.critics.parameters(), args.lr,",
-    "agent.critics.parameters(), args.lr, weight_decay=0.01,",
-)
-exec(changed(__file__, DECAY))
+WITHOUT = "agent.critics.parameters(), args.lr,"
+exec(changed(__file__, (WITHOUT, f"{WITHOUT} weight_decay=0.01,")))

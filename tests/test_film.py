@@ -1,0 +1,78 @@
+"""benchmark.film: an episode beside what the policy observes, does and remembers."""
+
+import subprocess
+import sys
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from script_runs import ROOT, tiny, train
+
+from benchmark import film, open_run
+
+
+@pytest.mark.parametrize("script", ["sac", "rsac", "conv_sac"])
+def test_an_episode_is_filmed_with_its_panels(script, tmp_path):
+    folder, out = train(script, tiny(script), tmp_path), tmp_path / "film.gif"
+    film.main(film.parse_args([str(folder), str(out), "--seed", "2"]))
+    frames = imageio.imread(out)
+    agent, envs = open_run(folder, "--seed", 2, "--eval-episodes", 1, "--video")
+    pictures, values = film.play(agent, envs, 2)
+    panels = {"sac": ["observation", "action"], "conv_sac": ["action"]}
+    assert list(values) == panels.get(script, ["observation", "action", "memory"])
+    assert len(frames) == len(pictures) == len(values["action"])
+    assert frames.shape[1] == film.LEAST_HEIGHT
+    assert frames.shape[2] > pictures[0].shape[1] + 2 * film.SHOWN
+
+
+def test_every_kth_picture_is_kept_for_k_times_as_long(tmp_path):
+    folder = train("sac", tiny("sac", env="pendulum-p-v0"), tmp_path)
+    found = []
+    for every in (1, 7):
+        out = tmp_path / f"{every}.gif"
+        film.main(film.parse_args([str(folder), str(out), "--every", str(every)]))
+        found.append((len(imageio.imread(out)), imageio.immeta(out)["duration"]))
+    (all_of_them, short), (some, long) = found
+    assert (all_of_them, some) == (200, 29)
+    assert long == pytest.approx(7 * short, abs=10)  # a GIF counts in 10 ms
+
+
+def test_a_panel_shows_the_last_steps_and_their_sign():
+    values = np.linspace(-1, 1, 300)[:, None]
+    early, late = (
+        film.beside(np.zeros((4, 4, 3), np.uint8), {"memory": values}, k) for k in (10, 299)
+    )
+    row, left = 150, 4 + film.MARGIN
+    assert (early[row, left] == [0, 0, 255]).all(), "-1 is blue"
+    assert (early[row, left + film.STEP * 20] == 255).all(), "nothing yet"
+    assert (late[row, left + film.STEP * (film.SHOWN - 1)] == [255, 0, 0]).all(), "1 is red"
+
+
+BAD = {
+    "no run": (["nowhere", "film.gif"], "nowhere"),
+    "no checkpoint": (["README.md", "film.gif"], "README.md is not a checkpoint"),
+    "a folder without one": (["docs", "film.gif"], "docs/checkpoint.pt"),
+    "another format": (["nowhere", "film.png"], "must end in .gif or .mp4"),
+    "no place": (["RUN", "nowhere/film.gif"], "there is no folder nowhere"),
+    "no pictures": (["RUN", "film.gif"], "does not draw pictures"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_gives_one_line_and_exit_code_2(what, tmp_path):
+    words, expected = BAD[what]
+    if "RUN" in words:
+        folder = train("sac", tiny("sac", env="probes:Velocity-v0"), tmp_path)
+        words = [str(folder), *words[1:]]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmark.film", *words],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT / "tests"), "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    *_, last = done.stderr.splitlines()
+    assert expected in last
+    assert "Traceback" not in done.stderr
