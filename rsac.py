@@ -340,9 +340,9 @@ def update(agent, optimizers, batch, args):
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
-    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "alpha": alpha}
-    losses["entropy"] = -masked_mean(log_prob, mask)
-    losses["q_mean"] = masked_mean(torch.min(q1, q2), mask)
+    q_mean = masked_mean(torch.min(q1, q2), mask)
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q_mean}
+    losses |= {"alpha": alpha, "entropy": -masked_mean(log_prob, mask)}
     if args.alpha is None:
         loss = alpha_loss(agent.log_alpha, log_prob, args.target_entropy)
         losses["alpha_loss"] = masked_mean(loss, mask)

@@ -302,8 +302,7 @@ def update(agent, optimizers, batch, args, delayed_too):
         # Close actions should have close values: noise averages over narrow peaks of the critics,
         # which the actor would climb although they are errors (arXiv:1802.09477v3, Section 5.3).
         noise = args.target_noise * torch.randn_like(action)
-        noise = noise.clamp(-args.noise_clip, args.noise_clip)
-        next_action = (next_action + noise).clamp(-1, 1)
+        next_action = (next_action + noise.clamp(-args.noise_clip, args.noise_clip)).clamp(-1, 1)
         next_q1, next_q2 = agent.critics_target(feat_target[:, 1:], next_action)
         next_value = torch.min(next_q1, next_q2)
         y = td_target(reward, terminated, next_value, args.gamma)
@@ -323,11 +322,8 @@ def update(agent, optimizers, batch, args, delayed_too):
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
-    losses = {
-        "qf_loss": qf_loss,
-        "actor_loss": pi_loss,
-        "q_mean": masked_mean(torch.min(q1, q2), mask),
-    }
+    q_mean = masked_mean(torch.min(q1, q2), mask)
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q_mean}
     soft_update(agent.actor_target, agent.actor, args.tau)
     soft_update(agent.critics_target, agent.critics, args.tau)
     return losses
@@ -382,8 +378,7 @@ def main(args):
             if num_updates == 0:
                 set_input_scale(agent, obs=batch[0])
             delayed_too = (num_updates + 1) % args.policy_delay == 0
-            losses = update(agent, optimizers, batch, args, delayed_too)
-            run.add_losses(global_step, losses)
+            run.add_losses(global_step, update(agent, optimizers, batch, args, delayed_too))
             num_updates += 1
 
         # Show, evaluate and save, each when it is time

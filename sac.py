@@ -194,13 +194,6 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
     return -log_alpha * (log_prob.detach() + target_entropy)
 
 
-@torch.no_grad()
-def start_alpha(agent, reward):
-    """Alpha is a price in rewards, so it starts at the mean size of those of the random steps.
-    Not in the papers: where rewards are around -6, a policy that starts at 1 stops exploring."""
-    agent.log_alpha.fill_(reward.abs().mean().clamp(min=0.01).log())
-
-
 # ---- 5. Update ----
 
 
@@ -301,8 +294,6 @@ def main(args):
                 optimizer.param_groups[0]["lr"] = lr
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
-            if num_updates == 0 and args.alpha is None:
-                start_alpha(agent, reward=batch[2])
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 

@@ -131,9 +131,6 @@ class Run:
         tracked["rng"].bit_generator.state = saved["rng"]
         self.train_returns, self.loss_sums, self.loss_counts = saved["pending"]
         self.rows = saved["rows"]
-        last = self.rows[-1]["global_step"]
-        if not self._due(last) and last < self.args.total_steps:
-            self.rows.pop()  # made at the end of a run that is now made longer
         self._write_progress()  # without rows written after the checkpoint: they will come again
         torch.set_rng_state(saved["torch_rng"].cpu())
         return [
@@ -198,10 +195,11 @@ class Run:
         return global_step < self.args.total_steps and self.stopped_by is None
 
     def finish(self, *progress):
-        """Evaluates and saves for the last time, closes all files, returns the exit code."""
+        """Saves and evaluates for the last time, closes all files, returns the exit code."""
+        # In this order: a run made longer by --resume has no evaluation here, if none is due.
+        self.save(*progress)
         if self.stopped_by is None and self.rows[-1]["global_step"] != progress[0]:
             self._evaluate(*progress[:2])
-        self.save(*progress)
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
         self.bar.close()
