@@ -257,13 +257,14 @@ class Agent(nn.Module):
         self.critics = Critics(obs_shape, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
+        self.device = args.device
         self.to(args.device)
 
     @torch.no_grad()
     def act(self, obs, hidden=None, deterministic=False):
         """obs (N, *obs_shape) -> action (N, action_dim) in [-1, 1], both NumPy; and `hidden` as it
         is, which only an agent with memory uses."""
-        obs = channels_first(torch.as_tensor(obs, device=self.log_alpha.device))
+        obs = channels_first(torch.as_tensor(obs, device=self.device))
         mean, log_std = self.actor(self.critics.encoder(obs))
         u = mean if deterministic else torch.normal(mean, log_std.exp())
         return torch.tanh(u).cpu().numpy(), hidden
@@ -359,12 +360,11 @@ def update(agent, optimizers, batch, args):
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
-    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": torch.min(q1, q2).mean()}
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q1.mean()}
     losses |= {"alpha": alpha, "entropy": -log_prob.mean()}
     if args.alpha is None:
-        losses["alpha_loss"] = alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean()
         optimizers["alpha"].zero_grad()
-        losses["alpha_loss"].backward()
+        alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean().backward()
         optimizers["alpha"].step()
 
     soft_update(agent.critics_target, agent.critics, args.tau)

@@ -259,7 +259,7 @@ def masked_mean(x, mask):
 
 @torch.no_grad()
 def set_input_scale(agent, obs):
-    """The memories divide each input by its largest absolute value in the random steps. Large
+    """The memories divide each input by its largest absolute value in the first batch. Large
     inputs, such as speeds, would saturate the gates, and small ones drown."""
     for module in agent.modules():
         if isinstance(module, Memory):

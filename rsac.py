@@ -225,12 +225,13 @@ class Agent(nn.Module):
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
+        self.device = args.device
         self.to(args.device)
 
     @torch.no_grad()
     def act(self, obs, hidden=None, deterministic=False):
         """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], NumPy; hidden state after `obs`"""
-        obs = torch.as_tensor(obs, device=self.log_alpha.device)
+        obs = torch.as_tensor(obs, device=self.device)
         feat, hidden = self.actor.rnn(obs[:, None], hidden)  # a sequence of one step
         mean, log_std = self.actor(feat[:, 0])
         u = mean if deterministic else torch.normal(mean, log_std.exp())
@@ -277,15 +278,15 @@ def masked_mean(x, mask):
 
 
 @torch.no_grad()
-def start_alpha(agent, reward):
-    """Alpha is a price in rewards, so it starts at the mean size of those of the random steps.
+def start_alpha(agent, reward, mask):
+    """Alpha is a price in rewards, so it starts at the mean size of those in the first batch.
     Not in the papers: where rewards are around -6, a policy that starts at 1 stops exploring."""
-    agent.log_alpha.fill_(reward.abs().mean().clamp(min=0.01).log())
+    agent.log_alpha.fill_(masked_mean(reward.abs(), mask).clamp(min=0.01).log())
 
 
 @torch.no_grad()
 def set_input_scale(agent, obs):
-    """The memories divide each input by its largest absolute value in the random steps. Large
+    """The memories divide each input by its largest absolute value in the first batch. Large
     inputs, such as speeds, would saturate the gates, and small ones drown."""
     for module in agent.modules():
         if isinstance(module, Memory):
@@ -340,14 +341,12 @@ def update(agent, optimizers, batch, args):
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
-    q_mean = masked_mean(torch.min(q1, q2), mask)
-    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q_mean}
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": masked_mean(q1, mask)}
     losses |= {"alpha": alpha, "entropy": -masked_mean(log_prob, mask)}
     if args.alpha is None:
         loss = alpha_loss(agent.log_alpha, log_prob, args.target_entropy)
-        losses["alpha_loss"] = masked_mean(loss, mask)
         optimizers["alpha"].zero_grad()
-        losses["alpha_loss"].backward()
+        masked_mean(loss, mask).backward()
         optimizers["alpha"].step()
 
     soft_update(agent.critics_target, agent.critics, args.tau)
@@ -405,7 +404,7 @@ def main(args):
             if num_updates == 0:
                 set_input_scale(agent, obs=batch[0])
             if num_updates == 0 and args.alpha is None:
-                start_alpha(agent, reward=batch[2])
+                start_alpha(agent, reward=batch[2], mask=batch[4])
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 

@@ -263,7 +263,7 @@ def masked_mean(x, mask):
 
 @torch.no_grad()
 def set_input_scale(agent, obs):
-    """The memories divide each input by its largest absolute value in the random steps. Large
+    """The memories divide each input by its largest absolute value in the first batch. Large
     inputs, such as speeds, would saturate the gates, and small ones drown."""
     for module in agent.modules():
         if isinstance(module, Memory):
@@ -322,8 +322,7 @@ def update(agent, optimizers, batch, args, delayed_too):
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
-    q_mean = masked_mean(torch.min(q1, q2), mask)
-    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q_mean}
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": masked_mean(q1, mask)}
     soft_update(agent.actor_target, agent.actor, args.tau)
     soft_update(agent.critics_target, agent.critics, args.tau)
     return losses

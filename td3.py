@@ -227,7 +227,7 @@ def update(agent, optimizers, batch, args, delayed_too):
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
-    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": torch.min(q1, q2).mean()}
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q1.mean()}
     soft_update(agent.actor_target, agent.actor, args.tau)
     soft_update(agent.critics_target, agent.critics, args.tau)
     return losses

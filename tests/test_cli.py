@@ -78,7 +78,7 @@ LATER = {
     "--device quantum": "--device quantum is not available",
     "--device meta": "--device meta is not available",
     "--device cuda:77": "--device cuda:77 is not available",
-    "--buffer-size 1e14": "--buffer-size 100000000000000 needs",
+    "--buffer-size 1e14": "smaller",
     "--run-dir /proc/nowhere": "/proc/nowhere: No such file",
     "--run-dir {tmp}/file/run": "Not a directory",
     "--run-dir {tmp}/empty": "empty exists; choose another --run-dir",

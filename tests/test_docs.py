@@ -296,7 +296,8 @@ def test_following_the_page_on_new_environments_gives_one_that_trains(workplace)
     run(workplace, "check.py")
     first = next(w for w in command_lines(page) if "recall:Recall-v0" in w)
     short = ["--total-steps", "60", "--learning-starts", "30", "--eval-every", "30"]
-    assert "final return" in run(workplace, *first[: first.index("--total-steps")], *short, *SMALL)
+    output = run(workplace, *first[: first.index("--total-steps")], *short, *SMALL)
+    assert "rsac.py --evaluate runs/recall_Recall-v0__rsac__0__" in output
     make = 'print(gym.make("HopperP-v0").reset(seed=0)[0].shape)\n'
     (workplace / "positions.py").write_text(positions + make)
     assert run(workplace, "positions.py").strip() == "(5,)"

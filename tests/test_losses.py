@@ -354,7 +354,7 @@ def parity(script, num_updates, monkeypatch):
             patch.setattr(torch.Tensor, "normal_", lambda x, m, s, n=noise: x.copy_(m + s * n))
             patch.setattr(model.replay_buffer, "sample", lambda *a, s=samples, **k: s)
             model.train(1, B)
-    names = {"qf_loss": "critic_loss", "actor_loss": "actor_loss", "alpha_loss": "ent_coef_loss"}
+    names = {"qf_loss": "critic_loss", "actor_loss": "actor_loss"}
     names |= {"alpha": "ent_coef"}
     logged = {
         ours: model.logger.name_to_value["train/" + names[ours]] for ours in losses if ours in names

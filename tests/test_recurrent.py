@@ -489,7 +489,7 @@ class Reference:
         if self.entropy:
             missing = self.entropy_mean - self.args.target_entropy
             loss = agent.log_alpha * missing
-            losses["alpha_loss"] = self.descend(loss, [agent.log_alpha])
+            self.descend(loss, [agent.log_alpha])
         for name, target in agent.named_children():
             if name.endswith("_target"):
                 online = getattr(agent, name.removesuffix("_target"))
