@@ -369,7 +369,7 @@ def test_losses_and_every_parameter_are_those_of_stable_baselines3(
 ):
     agent, model, losses, logged = parity(script, num_updates, monkeypatch)
     only_critics = script == "td3" and num_updates == 1
-    assert len(logged) == (4 if script == "sac" else 1 if only_critics else 2)
+    assert len(logged) == (3 if script == "sac" else 1 if only_critics else 2)
     for name, value in logged.items():
         assert losses[name].item() == pytest.approx(value, abs=1e-5), name
     pairs = layers(script, agent, model)

@@ -151,13 +151,15 @@ def test_a_linear_learning_rate_ends_at_zero_where_the_last_step_goes_beyond_the
     tmp_path, monkeypatch
 ):
     module, rates = importlib.import_module("sac"), []
-    real = module.set_lr
+    real = module.update
 
-    def watched(optimizers, lr):
-        rates.append(lr)
-        real(optimizers, lr)
+    def watched(agent, optimizers, batch, args):
+        rates.append({x["lr"] for optimizer in optimizers.values() for x in optimizer.param_groups})
+        return real(agent, optimizers, batch, args)
 
-    monkeypatch.setattr(module, "set_lr", watched)
+    monkeypatch.setattr(module, "update", watched)
     train("sac", tmp_path, 16, monkeypatch, "--lr-schedule", "linear")
+    assert all(len(each) == 1 for each in rates)
+    rates = [rate for each in rates for rate in each]
     assert rates == sorted(rates, reverse=True)
-    assert rates[-1] == 0
+    assert rates[0] > rates[-1] == 0

@@ -62,11 +62,12 @@ def test_2n_steps_are_n_steps_a_resume_and_n_steps(script, case, tmp_path):
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_twenty_kills_change_nothing(script, tmp_path):
-    whole = train(script, tiny(script, total=80), tmp_path, "whole")
+    options = tiny(script, "--lr-schedule", "linear", total=80)
+    whole = train(script, options, tmp_path, "whole")
     rng, kills, resumes, log = random.Random(0), 0, 0, tmp_path / "log"
     while kills < 20:
         folder, newest = tmp_path / "runs" / f"run-{kills}", 0
-        argv = command = tiny(script, "--run-dir", folder, total=80)
+        argv = command = [*options, "--run-dir", folder]
         while True:
             ended = wait(launch(script, argv, log, "kill_at", rng.randrange(1, 80)), log)
             if ended.code == 0:

@@ -75,8 +75,8 @@ def test_the_last_lines_name_the_return_and_two_commands(finished):
     script, folder, ended = finished
     mean = float(progress(folder)[-1]["eval_return_mean"])
     final, curves, policy = ended.out.strip().split("\n")
-    assert final.startswith(f"final return {mean:.1f} +- ")
-    assert curves == f"curves:  tensorboard --logdir {folder.parent}"
+    assert final.startswith(f"return {mean:.1f} +- ")
+    assert curves == f"curves:  tensorboard --logdir {folder}"
     assert policy == f"policy:  python {script}.py --evaluate {folder} --video"
 
 

@@ -13,17 +13,16 @@ DEFAULTS = (
     parser.set_defaults(total_steps=100_000, eval_every=1000, learning_starts=10_000)
     parser.set_defaults(updates_per_step=1.0, batch_size=10, hidden_dims=[256, 256], tau=0.005)
     parser.set_defaults(lr=3e-4, sequence_length=0, context_length=0, rnn_dim=256)
-    parser.set_defaults(memory_input="obs")
+    parser.set_defaults(lr_schedule="constant", memory_input="obs")
     return parser.parse(argv)
 """,
 )
 NETWORKS = """\
-def mlp(input_dim, hidden_dims, output_dim):
-    layers = []
-    for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
-        input_dim = hidden_dim
-    return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
+plain_mlp = mlp
+
+
+def mlp(*dims, layer_norm=False):
+    return plain_mlp(*dims)
 
 
 class Memory(Memory):
@@ -67,4 +66,4 @@ class Critics(nn.Module):
 AGENT = "class Agent(nn.Module):\n"
 ONE_MEMORY = (AGENT, NETWORKS + AGENT)
 OWN_MEMORIES = (AGENT, NETWORKS + TWO_CRITICS + AGENT)
-ALPHA = ("start_alpha(agent, reward=batch[2])\n", "pass  # alpha starts at 1\n")
+ALPHA = ("start_alpha(agent, reward=batch[2], mask=batch[4])\n", "pass  # it starts at 1\n")
