@@ -114,7 +114,7 @@ def train_ours(script, seed, folder, args):
         raise RunError(f"{script}, seed {seed}, failed: {lines[-1]}")
 
 
-def make_sb3(script, env, args, **more):
+def make_sb3(script, env, args):
     """The model of Stable-Baselines3 that does what `script` does with these arguments.
 
     env: a Gymnasium environment or an id.  args: of the script.
@@ -151,9 +151,9 @@ def make_sb3(script, env, args, **more):
     if script == "conv_sac":
         options["policy_kwargs"] |= encoder_of_sb3(args)
         options["n_steps"] = args.n_step
-        return stable_baselines3.SAC("CnnPolicy", env, **options | more)
+        return stable_baselines3.SAC("CnnPolicy", env, **options)
     kind = getattr(stable_baselines3, script.upper())
-    return kind("MlpPolicy", env, **options | more)
+    return kind("MlpPolicy", env, **options)
 
 
 def encoder_of_sb3(args):
