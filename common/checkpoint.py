@@ -1,7 +1,6 @@
 """Checkpoint files: written whole or not at all, checked on load, never any code in them.
 
-A checkpoint is an ordinary PyTorch file (`torch.load(path, weights_only=True)` opens it) with its
-SHA-256 appended. Replay memory is stored beside it, see common/replay_files.py.
+A checkpoint is a PyTorch file with its SHA-256 appended; common/replay_files.py has the replay.
 """
 
 import hashlib
@@ -24,7 +23,6 @@ def write_file(path, *chunks):
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        path.parent.mkdir(exist_ok=True)
         with open(temporary, "wb") as file:
             for chunk in chunks:
                 file.write(chunk)
@@ -47,12 +45,22 @@ def save_checkpoint(folder, state):
     write_file(Path(folder) / NAME, data, MAGIC, hashlib.sha256(data).hexdigest().encode())
 
 
+def check_device(device):
+    """UserError if it is not there."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"--device {device} is not available ({reason}); try cpu") from error
+
+
 def load_checkpoint(path, script, device="cpu"):
     """The state saved at `path`, a checkpoint file or a run folder, with tensors on `device`.
 
     Raises UserError in one line if it is missing, damaged, of another script or version, or not a
     checkpoint of ours. Nothing in the file is ever executed.
     """
+    check_device(device)
     path = Path(path)
     if path.is_dir():
         path = path / NAME

@@ -5,8 +5,11 @@ import math
 import os
 import signal
 import sys
+import time
 
 from common.errors import RunError, UserError
+
+STARTED = time.perf_counter()  # before the imports that take seconds
 
 
 class Parser(argparse.ArgumentParser):

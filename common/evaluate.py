@@ -9,7 +9,7 @@ import imageio.v2 as imageio
 import numpy as np
 import torch
 
-from common.checkpoint import load_checkpoint
+from common.checkpoint import check_device, load_checkpoint
 from common.cli import refuse_conflicts
 from common.envs import make_envs
 from common.errors import UserError
@@ -19,18 +19,13 @@ SIDE_BY_SIDE = 10  # environments of an evaluation, at most
 
 
 def set_up_torch(args):
-    """Sets the threads and the seed and says which. UserError if --device is not there."""
-    try:
-        torch.zeros(1, device=args.device).item()
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"--device {args.device} is not available ({reason}); try cpu") from error
+    """Sets the threads and the seed of PyTorch."""
+    check_device(args.device)
     # Numbers below 1e-38 count as 0: a CPU is many times slower with them, and behind a unit of a
     # ReLU that is dead, Adam's running mean shrinks to the smallest one and stays there.
     torch.set_flush_denormal(True)
     torch.set_num_threads(args.num_threads)
     torch.manual_seed(args.seed)
-    print(f"{args.device}, {args.num_threads} threads, seed {args.seed}", file=sys.stderr)
 
 
 def make_eval_envs(args, film=False):
@@ -71,7 +66,7 @@ def evaluate(agent, envs, seeds, film=None):
                 obs, _ = envs.reset(options={"reset_mask": ended})
         results["returns"] += returns[: len(batch)].tolist()
         results["lengths"] += lengths[: len(batch)].tolist()
-        results["successes"] += successes.values()
+        results["successes"] += [successes[k] for k in sorted(successes)]
     if film:
         write_film(film, frames, envs.envs[0].metadata.get("render_fps") or 30)
     return results

@@ -47,6 +47,7 @@ class ReplayFiles:
             data = io.BytesIO()
             np.savez(data, **take(buffer, first, end))
             name = f"{first:012d}-{end:012d}.npz"
+            self.folder.mkdir(exist_ok=True)
             write_file(self.folder / name, data.getbuffer())
             files.append([name, first, end, zlib.crc32(data.getbuffer())])
         self.kept = [self.kept[-1], files]
@@ -73,7 +74,7 @@ class ReplayFiles:
             return
         buffer.num_finished = state["end"]
         for episode, saved in zip(buffer.open, state["open"], strict=True):
-            episode.update((name, list(steps.numpy())) for name, steps in saved.items())
+            episode.update((name, list(steps.cpu().numpy())) for name, steps in saved.items())
 
 
 def _take_rows(buffer, first, end):

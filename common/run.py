@@ -19,8 +19,8 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from common import cli
 from common.checkpoint import load_checkpoint, save_checkpoint, write_file
-from common.cli import refuse_conflicts
 from common.errors import RunError, UserError
 from common.evaluate import evaluate, make_eval_envs, set_up_torch
 from common.replay_files import ReplayFiles
@@ -50,7 +50,7 @@ class Run:
         self._lock(path if path.is_dir() else path.parent)
         saved = load_checkpoint(path, self.script, args.device)
         free = ("total_steps", "resume", "device", "num_threads")
-        refuse_conflicts(args, saved["args"], free)
+        cli.refuse_conflicts(args, saved["args"], free)
         for name, value in saved["args"].items():
             if name not in args.typed and name not in ("resume", "device"):
                 setattr(args, name, value)
@@ -73,11 +73,11 @@ class Run:
     def _lock(self, folder):
         """One process at a time writes to a folder; the lock goes with the process."""
         self.folder = folder
-        if not folder.is_dir():
-            raise UserError(f"{folder} is no folder of a run")
-        self.lock = open(folder / ".lock", "w")  # noqa: SIM115 - open for as long as the run
         try:
+            self.lock = open(folder / "args.json", "r+")  # noqa: SIM115 - open as long as the run
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            raise UserError(f"{folder} holds no run") from None
         except BlockingIOError:
             raise UserError(f"another process is writing to {folder}") from None
 
@@ -90,12 +90,13 @@ class Run:
         Raises UserError if the replay memory does not fit into this machine's.
         """
         self.tracked = objects
-        needed = objects["buffer"].num_bytes / 2**20
+        args, needed = self.args, objects["buffer"].num_bytes / 2**20
         free = psutil.virtual_memory().available / 2**20
-        print(f"replay memory: {needed:.0f} MiB when full", file=sys.stderr)
         if needed > free:
             words = f"needs {needed:.0f} MiB of memory, {free:.0f} MiB are free"
-            raise UserError(f"--buffer-size {self.args.buffer_size} {words}; choose a smaller one")
+            raise UserError(f"--buffer-size {args.buffer_size} {words}; choose a smaller one")
+        words = f"{args.device}, {args.num_threads} threads, seed {args.seed}"
+        print(f"{words}, replay memory: {needed:.0f} MiB when full", file=sys.stderr)
 
     def start(self, *progress):
         """Opens the run folder and returns `progress`, or what it was in a run to continue.
@@ -123,11 +124,11 @@ class Run:
     def _restore(self, progress):
         """Loads every tracked object; returns the saved progress."""
         saved, tracked = self.saved, self.tracked
+        tracked["envs"].load_state_dict(saved["envs"])  # first: says if the shapes have changed
         tracked["agent"].load_state_dict(saved["agent"])
         for name, optimizer in tracked["optimizers"].items():
             optimizer.load_state_dict(saved["optimizers"][name])
         self.replay_files.load(tracked["buffer"], saved["buffer"])
-        tracked["envs"].load_state_dict(saved["envs"])
         tracked["rng"].bit_generator.state = saved["rng"]
         self.train_returns, self.loss_sums, self.loss_counts = saved["pending"]
         self.rows = saved["rows"]
@@ -218,7 +219,7 @@ class Run:
     def wall_seconds(self):
         """Seconds of this run since its processes started, imports included."""
         before = self.saved["wall_seconds"] if self.saved else 0.0
-        return before + time.time() - psutil.Process().create_time()
+        return before + time.perf_counter() - cli.STARTED
 
     def _evaluate(self, global_step, num_updates):
         """Evaluates the agent; one row of progress.csv, and the same with losses to TensorBoard."""
