@@ -54,18 +54,10 @@ def open_run(path, *options):
 
     options: of the script that wrote it, such as "--seed", "3".
     """
-    import torch
-
-    from common.checkpoint import NAME
+    from common.checkpoint import load_checkpoint
     from common.evaluate import load_agent
 
-    file = Path(path) / NAME if Path(path).is_dir() else Path(path)
-    try:
-        script = torch.load(file, map_location="cpu", weights_only=True)["script"]
-    except OSError:
-        raise
-    except Exception as error:  # a file of another kind can fail in many ways
-        raise UserError(f"{file} is not a checkpoint of this project") from error
+    script = load_checkpoint(path, script=None)["script"]
     module = import_script(script)
     args = module.parse_args(["--evaluate", str(path), *map(str, options)])
     return load_agent(args, script, module.Agent)

@@ -79,7 +79,7 @@ def load_checkpoint(path, script, device="cpu"):
         raise UserError(f"{path} is refused: it holds something other than plain data") from error
     if not isinstance(state, dict) or state.get("version") != VERSION:
         raise UserError(f"{path} is of another version of this project, not {VERSION}")
-    if state["script"] != script:
+    if script is not None and state["script"] != script:
         name = state["script"]
         raise UserError(f"{path} was written by {name}.py; use: python {name}.py")
     return state

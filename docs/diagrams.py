@@ -380,7 +380,7 @@ def memory_network():
         label(ax, 0.3, y - 0.37, f"--memory-input {note}" if y > 1 else note, 7.5, GREY)
     box(ax, 3.4, 1.8, "divided by\ninput_scale", width=1.3, height=0.9)
     box(ax, 5.2, 1.8, "LSTM or GRU\nwithout biases", ORANGE, width=1.4, height=0.9)
-    box(ax, 7.3, 1.8, "MLP with\nLayerNorm", BLUE, width=1.2, height=0.9)
+    box(ax, 7.3, 1.8, "MLP (critics:\nLayerNorm)", BLUE, width=1.2, height=0.9)
     arrow(ax, (4.05, 1.8), (4.5, 1.8))
     arrow(ax, (5.9, 1.8), (6.7, 1.8))
     label(ax, 6.3, 2.0, "feat", 8, ha="center")

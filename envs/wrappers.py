@@ -140,6 +140,13 @@ class SeededEpisodes(gym.Wrapper):
             raise RunError(f"{self._where()}: the reward is {reward}")
         return self._checked(obs), reward, bool(terminated), bool(truncated), info
 
+    def render(self):
+        """As the environment's; UserError where it cannot draw."""
+        try:
+            return self.env.render()
+        except NotImplementedError as error:
+            raise UserError(f"{self._name()} does not draw pictures") from error
+
     def state_dict(self):
         """Position in the sequence of episodes, in types that torch.save keeps without pickle."""
         return {

@@ -50,7 +50,7 @@ def test_a_panel_shows_the_last_steps_and_their_sign():
 
 BAD = {
     "no run": (["nowhere", "film.gif"], "nowhere"),
-    "no checkpoint": (["README.md", "film.gif"], "README.md is not a checkpoint"),
+    "no checkpoint": (["README.md", "film.gif"], "README.md is no checkpoint"),
     "a folder without one": (["docs", "film.gif"], "docs/checkpoint.pt"),
     "another format": (["nowhere", "film.png"], "must end in .gif or .mp4"),
     "no place": (["RUN", "nowhere/film.gif"], "there is no folder nowhere"),
