@@ -57,7 +57,7 @@ def check_device(device):
 def load_checkpoint(path, script, device="cpu"):
     """The state saved at `path`, a checkpoint file or a run folder, with tensors on `device`.
 
-    Raises UserError in one line if it is missing, damaged, of another script or version, or not a
+    Raises UserError if it is damaged, of another script (None: any will do) or version, or not a
     checkpoint of ours. Nothing in the file is ever executed.
     """
     check_device(device)

@@ -36,8 +36,7 @@ class Envs(gym.vector.SyncVectorEnv):
 
 
 def make_envs(args, num_envs, seed=0, render_mode=None):
-    """`num_envs` environments for a script's arguments: `env_id` and, of a recurrent one,
-    `memory_input`.
+    """`num_envs` environments for a script's `args.env_id` (and `args.memory_input`).
 
     render_mode: of the first environment.
     Raises UserError if the id is unknown, a package is missing or the spaces do not fit.

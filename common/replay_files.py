@@ -1,9 +1,8 @@
 """Replay memory on disk: each step is written once, at the first checkpoint after it.
 
-Two kinds of replay buffers are known by their attributes. A ring has NumPy arrays of `capacity`
-rows and `num_added`; row number k since the start of the run lies at k % capacity. A buffer of
-episodes has a list `episodes` (dicts of arrays), `num_finished`, the number of episodes since the
-start of the run, `open`, the steps of those under way, and a method `append`.
+A ring has NumPy arrays of `capacity` rows and `num_added`: row number k of the run lies at k %
+capacity. A buffer of episodes has a list `episodes` (dicts of arrays), `num_finished`, their number
+since the start of the run, `open`, the steps of those under way, and a method `append`.
 """
 
 import io

@@ -268,11 +268,3 @@ class Run:
             self.stopped_by, self.asked_at = number, time.monotonic()
         elif time.monotonic() > self.asked_at + 1:  # asked again: stop at once
             raise KeyboardInterrupt
-
-
-def read_progress(path):
-    """The rows of a progress.csv as dicts of floats (empty cells are left out)."""
-    if not Path(path).exists():
-        return []
-    with open(path, newline="") as file:
-        return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]

@@ -10,7 +10,7 @@ import probes
 import pytest
 from script_runs import RECURRENT
 
-from common.run import read_progress
+from benchmark import read_curve
 
 SOLVED, HELPLESS = 0.8, 0.5
 BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4, "CueRecall50": 4}
@@ -25,7 +25,7 @@ def learn(script, probe, tmp_path):
     text = f"--env-id probes:{probe}-v0 --total-steps {steps} --eval-every {steps} --num-threads 1"
     text += f" --eval-episodes 40 --run-dir {tmp_path / 'run'}"
     assert not module.main(module.parse_args(text.split()))
-    return read_progress(tmp_path / "run" / "progress.csv")[-1]["eval_return_mean"] / BEST[probe]
+    return read_curve(tmp_path / "run" / "progress.csv")["eval_return_mean"][-1] / BEST[probe]
 
 
 @pytest.mark.timeout(1800)  # minutes on a machine that does something else, too
