@@ -16,7 +16,7 @@ html_title = project
 
 extensions = ["myst_parser", "mathml", "quotes"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", "_generated", "_ext"]
+exclude_patterns = ["results/*.md", "_build", "_generated", "_ext"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 4
 # `script:` links lead to the highlighted source made by quotes.py; they are written as ../sac.py.
