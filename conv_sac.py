@@ -212,9 +212,9 @@ class Encoder(nn.Module):
 class Actor(nn.Module):
     """The policy: a Gaussian squashed by tanh, so that actions lie in (-1, 1)."""
 
-    def __init__(self, feat_dim, action_dim, hidden_dims):
+    def __init__(self, obs_dim, action_dim, args):
         super().__init__()
-        self.net = mlp(feat_dim, hidden_dims, 2 * action_dim)
+        self.net = mlp(obs_dim, args.hidden_dims, 2 * action_dim)
 
     def forward(self, feat):
         """(..., feat_dim) -> mean, log standard deviation before tanh, both (..., action_dim)"""
@@ -253,7 +253,7 @@ class Agent(nn.Module):
 
     def __init__(self, obs_shape, action_dim, args):
         super().__init__()
-        self.actor = Actor(args.feat_dim, action_dim, args.hidden_dims)
+        self.actor = Actor(args.feat_dim, action_dim, args)
         self.critics = Critics(obs_shape, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
@@ -277,7 +277,7 @@ def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation."""
-    # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
+    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -395,10 +395,9 @@ def main(args):
 
     while run.running(global_step):
         # Act
+        action, _ = agent.act(obs)
         if global_step < args.learning_starts:
             action = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
-        else:
-            action, _ = agent.act(obs)
 
         # Step and store. `next_obs` is the true next observation also where an episode ends.
         next_obs, reward, terminated, truncated, info = envs.step(action)

@@ -74,8 +74,7 @@ class ReplayBuffer:
         self.reward = np.zeros((capacity, 1), np.float32)
         self.next_obs = np.zeros((capacity, obs_dim), np.float32)
         self.terminated = np.zeros((capacity, 1), np.float32)
-        arrays = (self.obs, self.action, self.reward, self.next_obs, self.terminated)
-        self.num_bytes = sum(array.nbytes for array in arrays)
+        self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
 
     def add(self, obs, action, reward, next_obs, terminated):
         """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).
@@ -110,9 +109,9 @@ def mlp(input_dim, hidden_dims, output_dim):
 class Actor(nn.Module):
     """The policy: one action for each observation; tanh keeps it in [-1, 1]."""
 
-    def __init__(self, feat_dim, action_dim, hidden_dims):
+    def __init__(self, obs_dim, action_dim, args):
         super().__init__()
-        self.net = mlp(feat_dim, hidden_dims, action_dim)
+        self.net = mlp(obs_dim, args.hidden_dims, action_dim)
 
     def forward(self, feat):
         """(..., feat_dim) -> (..., action_dim)"""
@@ -122,9 +121,9 @@ class Actor(nn.Module):
 class Critics(nn.Module):
     """The expected return after `action`. Here it is one critic; td3.py adds a second."""
 
-    def __init__(self, feat_dim, action_dim, hidden_dims):
+    def __init__(self, obs_dim, action_dim, args):
         super().__init__()
-        self.qf1 = mlp(feat_dim + action_dim, hidden_dims, 1)
+        self.qf1 = mlp(obs_dim + action_dim, args.hidden_dims, 1)
 
     def forward(self, feat, action):
         """(..., feat_dim), (..., action_dim) -> q1 (..., 1)"""
@@ -137,9 +136,9 @@ class Agent(nn.Module):
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
-        self.actor = Actor(obs_dim, action_dim, args.hidden_dims)
+        self.actor = Actor(obs_dim, action_dim, args)
         self.actor_target = copy.deepcopy(self.actor)
-        self.critics = Critics(obs_dim, action_dim, args.hidden_dims)
+        self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.exploration_noise = args.exploration_noise
         self.device = args.device
@@ -163,7 +162,7 @@ def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation."""
-    # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
+    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -244,10 +243,9 @@ def main(args):
 
     while run.running(global_step):
         # Act
+        action, _ = agent.act(obs)
         if global_step < args.learning_starts:
             action = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
-        else:
-            action, _ = agent.act(obs)
 
         # Step and store. `next_obs` is the true next observation also where an episode ends.
         next_obs, reward, terminated, truncated, info = envs.step(action)
@@ -265,7 +263,8 @@ def main(args):
             for optimizer in optimizers.values():
                 optimizer.param_groups[0]["lr"] = lr
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
-            batch = [x.to(args.device) for x in buffer.sample(args.batch_size, rng)]
+            sample = buffer.sample(args.batch_size, rng)
+            batch = [x.to(args.device) for x in sample]
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 

@@ -2,7 +2,7 @@
 
 An LSTM for the actor and one for the critics sum up what was seen and done so far; rsac.py explains
 sequences, context and padding. The target actor has a memory of its own, too.
-Extends td3.py: episodes instead of steps, `Memory`, masked means, a hidden state in the loop.
+Extends td3.py: sequences instead of steps, `Memory`, a hidden state in the loop.
 
 Papers: Yang & Nguyen 2021, arXiv:2110.12628v1 (RTD3). Fujimoto et al. 2018, arXiv:1802.09477v3
 (TD3).
@@ -23,7 +23,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("schedule").add_argument
     add("--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
-    add("--eval-every", type=integer(1), default=500, help="also saves a checkpoint [env steps]")
+    add("--eval-every", type=integer(1), default=1000, help="also saves a checkpoint [env steps]")
     add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
@@ -48,9 +48,8 @@ def parse_args(argv=None):
     add("--policy-delay", type=integer(1), default=2, help="critic updates per actor update")
 
     add = parser.add_argument_group("memory").add_argument
-    add("--sequence-length", type=integer(0), default=32, help="T, steps with a loss [env steps]")
+    add("--sequence-length", type=integer(1), default=32, help="T, steps with a loss [env steps]")
     add("--context-length", type=integer(0), default=200, help="steps before them [env steps]")
-    add("--rnn", choices=["lstm", "gru"], default="lstm", help="kind of memory")
     add("--rnn-dim", type=integer(1), default=64, help="width of the memory")
     inputs = ["obs", "obs-action", "obs-action-reward"]
     add("--memory-input", choices=inputs, default="obs-action", help="what the memory reads")
@@ -61,8 +60,6 @@ if __name__ == "__main__":
     ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
 
 import copy
-from bisect import bisect_right
-from collections import defaultdict
 
 import numpy as np
 import torch
@@ -77,101 +74,87 @@ from common.run import Run
 
 
 class ReplayBuffer:
-    """Finished episodes, each a dict of arrays: obs (length + 1, obs_dim), action (length,
-    action_dim), reward and terminated (length, 1). Beyond `capacity` steps the oldest leave."""
+    """A ring of env steps: when it is full, the newest step overwrites the oldest."""
 
-    def __init__(self, capacity, obs_dim, action_dim, num_envs):
+    def __init__(self, capacity, obs_dim, action_dim):
         self.capacity = capacity
-        self.num_bytes = 4 * capacity * (obs_dim + action_dim + 2)
-        self.episodes = []
-        self.starts = [0]  # number of each episode's first step, then of the next episode's
-        self.num_finished = 0  # episodes, since the start of the run
-        self.open = [defaultdict(list) for _ in range(num_envs)]  # under way, as lists of steps
+        self.num_added = 0  # since the start of the run; the next step goes to this row, % capacity
+        self.obs = np.zeros((capacity, obs_dim), np.float32)
+        self.action = np.zeros((capacity, action_dim), np.float32)
+        self.reward = np.zeros((capacity, 1), np.float32)
+        self.next_obs = np.zeros((capacity, obs_dim), np.float32)
+        self.terminated = np.zeros((capacity, 1), np.float32)
+        self.ended = np.ones(capacity, bool)  # terminated or truncated
+        # Counts the steps of an environment and leaps ahead after each episode: two steps are of
+        # one episode if and only if their places differ by as much as their times.
+        self.place = np.zeros(capacity, np.int64)
+        self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
         """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).
         next_obs is the true next observation, also where an episode has ended."""
-        for k, episode in enumerate(self.open):
-            episode["obs"].append(obs[k])
-            episode["action"].append(action[k])
-            episode["reward"].append([reward[k]])
-            episode["terminated"].append([terminated[k]])
-            if terminated[k] or truncated[k]:
-                episode["obs"].append(next_obs[k])
-                self.append({name: np.array(x, np.float32) for name, x in episode.items()})
-                self.open[k] = defaultdict(list)
+        rows = np.arange(self.num_added, self.num_added + len(obs)) % self.capacity
+        self.obs[rows] = obs
+        self.action[rows] = action
+        self.reward[rows, 0] = reward
+        self.next_obs[rows] = next_obs
+        self.terminated[rows, 0] = terminated
+        self.num_envs = N = len(obs)  # the previous step of an environment lies N rows back
+        self.place[rows] = self.place[rows - N] + 1 + 10**9 * self.ended[rows - N]
+        self.ended[rows] = terminated | truncated
+        self.num_added += len(obs)
 
-    def append(self, episode):
-        """Stores a finished episode; the oldest ones make room for it."""
-        self.episodes.append(episode)
-        self.starts.append(self.starts[-1] + len(episode["reward"]))
-        self.num_finished += 1
-        while self.starts[-1] - self.starts[0] > self.capacity and len(self.episodes) > 1:
-            del self.episodes[0], self.starts[0]
+    def sample(self, batch_size, length, context, rng):
+        """Sequences of T = `length` steps, each around a step drawn uniformly, and of up to K =
+        `context` steps before them: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the
+        M steps of the T that lie inside: action (M, action_dim), reward and terminated (M, 1), and
+        `steps` (M,), their places in obs.flatten(0, 1). The next observation comes right after."""
+        rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
+        steps = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
+        around = (rows[:, None] + steps * self.num_envs) % self.capacity  # (B, K + T)
+        inside = self.place[around] == self.place[rows, None] + steps
+        b, t = np.nonzero(inside)
+        rows = around[b, t]
+        learned = t >= context  # the context has no loss
+        t -= t.min()  # no padding that all sequences have
 
-    def sample(self, batch_size, sequence_length, context_length, rng):
-        """Sequences of T steps around steps drawn uniformly, with up to K steps of context before:
-        obs (B, K + T + 1, obs_dim), and of the last T steps action (B, T, action_dim), reward,
-        terminated, mask (B, T, 1). Where an episode is too short, zeros on the left, mask 0."""
-        chosen = []  # (episode, end of the sequence in it)
-        for step in rng.integers(self.starts[0], self.starts[-1], size=batch_size):
-            k = bisect_right(self.starts, step) - 1  # the episode of that step
-            length = self.starts[k + 1] - self.starts[k]
-            T = sequence_length or length
-            # The sequence ends up to T steps after that step, inside the episode.
-            end = step - self.starts[k] + 1 + rng.integers(T)
-            chosen.append((self.episodes[k], min(max(end, T), length)))
-        longest = max(end for _, end in chosen)
-        T = min(sequence_length or longest, longest)
-        total = min(T + context_length, longest)  # K + T
-
-        episode = self.episodes[0]
-        obs = np.zeros((batch_size, total + 1, episode["obs"].shape[1]), np.float32)
-        action = np.zeros((batch_size, T, episode["action"].shape[1]), np.float32)
-        reward, terminated, mask = np.zeros((3, batch_size, T, 1), np.float32)
-        for b, (episode, end) in enumerate(chosen):
-            n = min(end, total)
-            obs[b, total - n :] = episode["obs"][end - n : end + 1]
-            n = min(end, T)
-            action[b, T - n :] = episode["action"][end - n : end]
-            reward[b, T - n :] = episode["reward"][end - n : end]
-            terminated[b, T - n :] = episode["terminated"][end - n : end]
-            mask[b, T - n :] = 1
-        return [torch.from_numpy(x) for x in (obs, action, reward, terminated, mask)]
+        obs = np.zeros((batch_size, t.max() + 2, self.obs.shape[1]), np.float32)
+        obs[b, t] = self.obs[rows]
+        obs[b, t + 1] = self.next_obs[rows]
+        steps = (b * obs.shape[1] + t)[learned]
+        rows = rows[learned]
+        batch = (obs, self.action[rows], self.reward[rows], self.terminated[rows], steps)
+        return [torch.from_numpy(array) for array in batch]
 
 
 # ---- 3. Networks ----
 
 
-def mlp(input_dim, hidden_dims, output_dim, layer_norm=False):
+def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for hidden_dim in hidden_dims:
-        norm = nn.LayerNorm(hidden_dim) if layer_norm else nn.Identity()
-        layers += [nn.Linear(input_dim, hidden_dim), norm, nn.ReLU()]
+        # LayerNorm keeps values in bounds where replay has no data (arXiv:2302.02948).
+        layers += [nn.Linear(input_dim, hidden_dim), nn.LayerNorm(hidden_dim), nn.ReLU()]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
 
-class Memory(nn.Module):
+class Memory(nn.LSTM):
     """Sums up all steps so far: obs is [observation | previous action | 1], and 0 on padding."""
 
     def __init__(self, obs_dim, args):
-        super().__init__()
-        cell = {"lstm": nn.LSTM, "gru": nn.GRU}[args.rnn]
         # Without biases a state of 0 stays 0 for as long as the input is 0. So padding before an
         # episode changes nothing; the input that is 1 on real steps takes the place of the biases.
-        self.rnn = cell(obs_dim, args.rnn_dim, batch_first=True, bias=False)
-        weight = nn.init.uniform_(self.rnn.weight_ih_l0.data, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
+        super().__init__(obs_dim, args.rnn_dim, batch_first=True, bias=False)
+        weight = nn.init.uniform_(self.weight_ih_l0.data, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units starts with long time scales, up to 100 steps (arXiv:1804.11188):
-        # the second gate keeps the state; the first one lets the input in (of a GRU, the past).
+        # the second gate keeps the state; the first one lets the input in.
         keep = torch.linspace(-3, 1, args.rnn_dim).clamp(min=0) * np.log(100)
         weight[:, -1] = torch.cat([-keep, keep, torch.zeros(len(weight) - 2 * args.rnn_dim)])
-        self.register_buffer("input_scale", torch.ones(obs_dim))  # see set_input_scale
-        self.feat_dim = args.rnn_dim + obs_dim
 
     def forward(self, obs, hidden=None):
         """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it"""
-        feat, hidden = self.rnn(obs / self.input_scale, hidden)
+        feat, hidden = super().forward(obs, hidden)
         return torch.cat([feat, obs], dim=-1), hidden
 
 
@@ -181,7 +164,7 @@ class Actor(nn.Module):
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
         self.rnn = Memory(obs_dim, args)
-        self.net = mlp(self.rnn.feat_dim, args.hidden_dims, action_dim)
+        self.net = mlp(args.rnn_dim + obs_dim, args.hidden_dims, action_dim)
 
     def forward(self, feat):
         """(..., feat_dim) -> (..., action_dim)"""
@@ -194,9 +177,8 @@ class Critics(nn.Module):
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
         self.rnn = Memory(obs_dim, args)
-        # LayerNorm keeps values in bounds where replay has no data (arXiv:2302.02948).
-        self.qf1 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1, layer_norm=True)
-        self.qf2 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1, layer_norm=True)
+        self.qf1 = mlp(args.rnn_dim + obs_dim + action_dim, args.hidden_dims, 1)
+        self.qf2 = mlp(args.rnn_dim + obs_dim + action_dim, args.hidden_dims, 1)
 
     def forward(self, feat, action):
         """(..., feat_dim), (..., action_dim) -> q1, q2, both (..., 1)"""
@@ -214,24 +196,19 @@ class Agent(nn.Module):
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.exploration_noise = args.exploration_noise
+        self.register_buffer("obs_scale", torch.ones(obs_dim))
         self.device = args.device
         self.to(args.device)
 
     @torch.no_grad()
     def act(self, obs, hidden=None, deterministic=False):
         """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], NumPy; hidden state after `obs`"""
-        obs = torch.as_tensor(obs, device=self.device)
+        obs = torch.as_tensor(obs, device=self.device) / self.obs_scale
         feat, hidden = self.actor.rnn(obs[:, None], hidden)  # a sequence of one step
         action = self.actor(feat[:, 0])
         if not deterministic:
             action += self.exploration_noise * torch.randn_like(action)
         return action.clamp(-1, 1).cpu().numpy(), hidden
-
-
-def reset_hidden(hidden, ended):
-    """Empties the memory of environments whose episode has ended; ended: (N,) bool."""
-    for state in hidden if isinstance(hidden, tuple) else (hidden,):
-        state[:, ended] = 0
 
 
 # ---- 4. Losses ----
@@ -241,7 +218,7 @@ def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
     Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
     beyond it is real, and `next_value` is that of the true last observation."""
-    # All (B, 1) or (B, T, 1): (B,) with (B, 1) would quietly give (B, B).
+    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -254,20 +231,6 @@ def critics_loss(q1, q2, y):
 def actor_loss(q1):
     """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1802.09477v3, Eq. 1), per element."""
     return -q1
-
-
-def masked_mean(x, mask):
-    """Mean over real steps: padding touches neither the sum nor the count.  x, mask: (B, T, 1)"""
-    return (x * mask).sum() / mask.sum()
-
-
-@torch.no_grad()
-def set_input_scale(agent, obs):
-    """The memories divide each input by its largest absolute value in the first batch. Large
-    inputs, such as speeds, would saturate the gates, and small ones drown."""
-    for module in agent.modules():
-        if isinstance(module, Memory):
-            module.input_scale.copy_(obs.abs().amax(dim=(0, 1)).clamp(min=0.1))
 
 
 # ---- 5. Update ----
@@ -288,41 +251,41 @@ def soft_update(target, online, tau):
 
 def update(agent, optimizers, batch, args, delayed_too):
     """One gradient step for the critics; with `delayed_too` for the actor, then the targets."""
-    obs, action, reward, terminated, mask = batch
-    K = obs.shape[1] - action.shape[1] - 1  # steps of context, which have no loss
-    # Features of steps 0 .. T, (B, T + 1, feat_dim), with gradients through the context, too. Of
-    # steps 0 .. T - 1 actions and values are learned, steps 1 .. T give the next values.
-    actor_feat = agent.actor.rnn(obs)[0][:, K:]
-    qf_feat = agent.critics.rnn(obs)[0][:, K:]
+    obs, action, reward, terminated, steps = batch
+    obs = obs / agent.obs_scale
+    # The memories read all sequences, with gradients through the context, too. (B, K + T + 1,
+    # feat_dim) becomes a list of steps: `steps` are those to learn, steps + 1 the next ones.
+    actor_feat = agent.actor.rnn(obs)[0].flatten(0, 1)
+    qf_feat = agent.critics.rnn(obs)[0].flatten(0, 1)
 
     with torch.no_grad():
-        actor_feat_target = agent.actor_target.rnn(obs)[0][:, K:]
-        feat_target = agent.critics_target.rnn(obs)[0][:, K:]
-        next_action = agent.actor_target(actor_feat_target[:, 1:])
+        actor_feat_target = agent.actor_target.rnn(obs)[0].flatten(0, 1)
+        feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
+        next_action = agent.actor_target(actor_feat_target[steps + 1])
         # Close actions should have close values: noise averages over narrow peaks of the critics,
         # which the actor would climb although they are errors (arXiv:1802.09477v3, Section 5.3).
         noise = args.target_noise * torch.randn_like(action)
         next_action = (next_action + noise.clamp(-args.noise_clip, args.noise_clip)).clamp(-1, 1)
-        next_q1, next_q2 = agent.critics_target(feat_target[:, 1:], next_action)
+        next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
         next_value = torch.min(next_q1, next_q2)
         y = td_target(reward, terminated, next_value, args.gamma)
-    q1, q2 = agent.critics(qf_feat[:, :-1], action)
-    qf_loss = masked_mean(critics_loss(q1, q2, y), mask)
+    q1, q2 = agent.critics(qf_feat[steps], action)
+    qf_loss = critics_loss(q1, q2, y).mean()
     optimizers["critics"].zero_grad()
     qf_loss.backward()
     optimizers["critics"].step()
     if not delayed_too:  # the critics are to settle before the actor trusts them (Section 5.2)
         return {"qf_loss": qf_loss}
 
-    new_action = agent.actor(actor_feat[:, :-1])
-    q1, q2 = agent.critics(qf_feat[:, :-1].detach(), new_action)
-    pi_loss = masked_mean(actor_loss(q1), mask)
+    new_action = agent.actor(actor_feat[steps])
+    q1, q2 = agent.critics(qf_feat[steps].detach(), new_action)
+    pi_loss = actor_loss(q1).mean()
     optimizers["actor"].zero_grad()
     # The critics only judge here: no gradients for their weights.
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
-    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": masked_mean(q1, mask)}
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q1.mean()}
     soft_update(agent.actor_target, agent.actor, args.tau)
     soft_update(agent.critics_target, agent.critics, args.tau)
     return losses
@@ -343,7 +306,7 @@ def main(args):
 
     agent = Agent(obs_dim, action_dim, args)
     optimizers = make_optimizers(agent, args)
-    buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim, args.num_envs)
+    buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim)
     run.track(agent=agent, optimizers=optimizers, buffer=buffer, envs=envs, rng=rng)
     obs, _ = envs.reset()
     global_step, num_updates, obs, hidden = run.start(0, 0, obs, None)
@@ -351,7 +314,8 @@ def main(args):
     while run.running(global_step):
         # Act
         action, hidden = agent.act(obs, hidden)
-        if global_step < args.learning_starts:  # the memory reads on
+        # While actions are random, the memory reads on.
+        if global_step < args.learning_starts:
             action = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
 
         # Step and store. `next_obs` is the true next observation also where an episode ends.
@@ -362,7 +326,8 @@ def main(args):
         if ended.any():
             run.add_returns(info, ended)
             obs, _ = envs.reset(options={"reset_mask": ended})
-            reset_hidden(hidden, ended)
+            for state in hidden:  # (1, N, rnn_dim), forgets the episode that has ended
+                state[:, ended] = 0
         global_step += args.num_envs
 
         # Learn
@@ -370,12 +335,13 @@ def main(args):
             lr = args.lr * min(1, max(0, 2 - 2 * global_step / args.total_steps))
             for optimizer in optimizers.values():
                 optimizer.param_groups[0]["lr"] = lr
-        due = int((global_step - args.learning_starts) * args.updates_per_step)
-        while num_updates < due and buffer.episodes:
+        while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
+            # Not in the papers: the first batch tells how large inputs are. Large ones would
+            # saturate the gates.
             if num_updates == 0:
-                set_input_scale(agent, obs=batch[0])
+                agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
             delayed_too = (num_updates + 1) % args.policy_delay == 0
             run.add_losses(global_step, update(agent, optimizers, batch, args, delayed_too))
             num_updates += 1

@@ -14,7 +14,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import rsac
+import conv_sac
 import sac
 from common import checkpoint
 from common.checkpoint import load_checkpoint, save_checkpoint
@@ -162,9 +162,11 @@ class Replay:
     """A replay buffer of ten steps, its files, and steps that are told apart by their values."""
 
     def __init__(self, kind):
-        make = {"ring": sac.ReplayBuffer, "episodes": rsac.ReplayBuffer}[kind]
         self.kind, self.clock = kind, 0
-        self.buffer = make(10, 2, 1, *([2] if kind == "episodes" else []))
+        if kind == "ring":
+            self.buffer = sac.ReplayBuffer(10, 2, 1)
+        else:
+            self.buffer = conv_sac.ReplayBuffer(10, (2,), 1, 2, frame_stack=1)
 
     def add(self, count):
         """Steps of two environments; episodes of three steps in one and of two in the other."""

@@ -53,7 +53,7 @@ AT_ONCE_OF = {
     "recurrent": {
         "--sequence-length -1": "--sequence-length",
         "--context-length -1": "--context-length",
-        "--rnn transformer": "--rnn: invalid choice",
+        "--memory-input reward": "--memory-input: invalid choice",
         "--rnn-dim 0": "--rnn-dim",
         "--memory-input smell": "--memory-input: invalid choice",
     },

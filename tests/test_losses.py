@@ -121,6 +121,7 @@ def test_a_terminated_episode_is_worth_its_last_reward_a_truncated_one_what_woul
     def watched_update(agent, optimizers, batch, *args):
         agent.critics_target.forward = ten_times
         if script in RECURRENT:
+            agent.obs_scale.fill_(1)
             rnn = agent.critics_target.rnn
             rnn.forward = lambda obs, hidden=None: (
                 torch.cat([type(rnn).forward(rnn, obs)[0][..., :-2], obs], dim=-1),
@@ -130,8 +131,8 @@ def test_a_terminated_episode_is_worth_its_last_reward_a_truncated_one_what_woul
             agent.critics_target.encoder.forward = lambda obs: obs.mean(dim=(-2, -1))
         losses = real_update(agent, optimizers, batch, *args)
         obs, next_obs = batch[0], batch[3]
-        if script in RECURRENT:  # sequences of one step with their context
-            obs, next_obs = batch[0][:, -2], batch[0][:, -1]
+        if script in RECURRENT:
+            obs, next_obs = batch[0].flatten(0, 1)[batch[4]], batch[0].flatten(0, 1)[batch[4] + 1]
         first = (x.flatten(1)[:, 0].tolist() for x in (obs, next_obs, targets[-1]))
         for o, next_o, y in zip(*first, strict=True):
             seen.setdefault(o, set()).add((next_o, y))

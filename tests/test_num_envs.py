@@ -93,23 +93,21 @@ def test_updates_per_step_do_not_depend_on_num_envs(num_envs, per_step, tmp_path
 
 
 @num_envs
-@pytest.mark.parametrize("rnn", ["lstm", "gru"])
 @pytest.mark.parametrize("script", RECURRENT)
 def test_memory_is_emptied_at_the_end_of_an_episode_and_nowhere_else(
-    script, rnn, num_envs, tmp_path, monkeypatch
+    script, num_envs, tmp_path, monkeypatch
 ):
     agent_class, seen = importlib.import_module(script).Agent, []
     real = agent_class.act
 
     def watched(agent, obs, hidden=None, deterministic=False):
         if not deterministic and hidden is not None:
-            states = hidden if isinstance(hidden, tuple) else (hidden,)
-            held = torch.stack([state.abs().amax(dim=(0, 2)) for state in states]).numpy()  # (., N)
+            held = torch.stack([x.abs().amax(dim=(0, 2)) for x in hidden]).numpy()  # (2, N)
             seen.append((obs[:, 1] == 0, held))  # step 0 of an episode?
         return real(agent, obs, hidden, deterministic)
 
     monkeypatch.setattr(agent_class, "act", watched)
-    train(script, tmp_path, num_envs, monkeypatch, "--rnn", rnn)
+    train(script, tmp_path, num_envs, monkeypatch)
     starts, held = np.concatenate([s for s, _ in seen]), np.concatenate([h for _, h in seen], 1)
     assert starts.mean() > 0.2
     assert (held[:, starts] == 0).all()

@@ -45,7 +45,7 @@ CASES = {
     "between evaluations": (60, []),
     "three envs": (50, ["--num-envs", 3]),
 }
-MORE = {"sac": ["--alpha", 0.1], "rsac": ["--rnn", "gru", "--memory-input", "obs-action-reward"]}
+MORE = {"sac": ["--alpha", 0.1], "rsac": ["--memory-input", "obs-action-reward"]}
 
 
 @pytest.mark.parametrize("case", CASES)

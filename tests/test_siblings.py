@@ -47,10 +47,9 @@ BANNERS = [
 BUDGETS = {
     ("ddpg", "td3"): 0.12,
     ("td3", "sac"): 0.20,
-    # Replay of episodes, the memory and the masks are new here: about half of a short script.
-    ("ddpg", "rdpg"): 0.55,
-    ("td3", "rtd3"): 0.55,
-    ("sac", "rsac"): 0.55,
+    ("ddpg", "rdpg"): 0.35,
+    ("td3", "rtd3"): 0.35,
+    ("sac", "rsac"): 0.35,
     ("rsac", "rsac_sharing"): 0.12,
     ("sac", "conv_sac"): 0.50,
 }

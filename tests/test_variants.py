@@ -52,12 +52,12 @@ def test_the_paper_s_networks_have_two_layers_and_a_memory_for_each_critic():
     args = module.parse_args(["--rnn-dim", "8", "--hidden-dims", "6"])
     assert (args.lr, args.tau, args.batch_size, args.memory_input) == (3e-4, 0.005, 10, "obs")
     agent = module.Agent(3, 1, args)
-    shapes = [tuple(x.shape) for x in agent.actor.rnn.rnn.parameters()]
+    shapes = [tuple(x.shape) for x in agent.actor.rnn.parameters()]
     assert shapes == [(32, 3), (32, 8), (32, 8), (32, 8)]  # four gates of 8; two layers
     feat, _ = agent.critics.rnn(torch.randn(2, 5, 3))
     action = torch.zeros(2, 5, 1)
     q1, q2 = agent.critics(feat, action)
-    feat[..., 8:] += 1  # the feature of the second memory
+    feat[..., 11:] += 1  # the feature of the second memory
     new_q1, new_q2 = agent.critics(feat, action)
     assert torch.equal(q1, new_q1)
     assert not torch.equal(q2, new_q2)

@@ -4,7 +4,8 @@ As published with their code: whole episodes, one update per step, two LSTM laye
 observation alone, one memory for the actor and one for each critic, no LayerNorm. Even so, here
 time limits are bootstrapped through on every task (theirs were stored as terminal on the
 cart-poles), the memory also runs on during the random steps and has no biases but an input of 1,
-the policy that acts changes within episodes, and padding stays out of alpha's loss.
+the policy that acts changes within episodes, episodes are drawn by their lengths and also while
+they are under way, and padding stays out of alpha's loss.
 """
 
 DEFAULTS = (
@@ -12,49 +13,51 @@ DEFAULTS = (
     """\
     parser.set_defaults(total_steps=100_000, eval_every=1000, learning_starts=10_000)
     parser.set_defaults(updates_per_step=1.0, batch_size=10, hidden_dims=[256, 256], tau=0.005)
-    parser.set_defaults(lr=3e-4, sequence_length=0, context_length=0, rnn_dim=256)
+    parser.set_defaults(lr=3e-4, sequence_length=1000, context_length=0, rnn_dim=256)
     parser.set_defaults(lr_schedule="constant", memory_input="obs")
     return parser.parse(argv)
 """,
 )
+WHOLE_EPISODES = (
+    "        steps = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))\n",
+    "        steps = np.arange(-length, length)  # all of an episode that is not longer\n",
+)
 NETWORKS = """\
-plain_mlp = mlp
+def mlp(input_dim, hidden_dims, output_dim):
+    dims = [input_dim, *hidden_dims]
+    layers = [(nn.Linear(*pair), nn.ReLU()) for pair in zip(dims, hidden_dims)]
+    return nn.Sequential(*sum(layers, ()), nn.Linear(dims[-1], output_dim))
 
 
-def mlp(*dims, layer_norm=False):
-    return plain_mlp(*dims)
-
-
-class Memory(Memory):
+class Memory(nn.LSTM):
     # Two layers. Their output is all that actor and critics see.
 
     def __init__(self, obs_dim, args):
-        super().__init__(obs_dim, args)
-        cell = type(self.rnn)
-        self.rnn = cell(obs_dim, args.rnn_dim, num_layers=2, batch_first=True, bias=False)
-        self.feat_dim = args.rnn_dim
+        super().__init__(obs_dim, args.rnn_dim, num_layers=2, batch_first=True, bias=False)
 
     def forward(self, obs, hidden=None):
-        return self.rnn(obs, hidden)
+        feat, hidden = super().forward(obs, hidden)
+        return torch.cat([feat, torch.zeros_like(obs)], dim=-1), hidden
 
 
 """
 TWO_CRITICS = """\
-class TwoMemories(Memory):
+class TwoMemories(nn.Module):
     def __init__(self, obs_dim, args):
-        super().__init__(obs_dim, args)
+        super().__init__()
+        self.first = Memory(obs_dim, args)
         self.second = Memory(obs_dim, args)
 
     def forward(self, obs, hidden=None):
-        return torch.cat([super().forward(obs)[0], self.second(obs)[0]], dim=-1), None
+        return torch.cat([self.first(obs)[0], self.second(obs)[0]], dim=-1), None
 
 
 class Critics(nn.Module):
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
         self.rnn = TwoMemories(obs_dim, args)
-        self.qf1 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1)
-        self.qf2 = mlp(self.rnn.feat_dim + action_dim, args.hidden_dims, 1)
+        self.qf1 = mlp(args.rnn_dim + obs_dim + action_dim, args.hidden_dims, 1)
+        self.qf2 = mlp(args.rnn_dim + obs_dim + action_dim, args.hidden_dims, 1)
 
     def forward(self, feat, action):
         feat1, feat2 = feat.chunk(2, dim=-1)  # each critic has the feature of its own memory
@@ -66,4 +69,13 @@ class Critics(nn.Module):
 AGENT = "class Agent(nn.Module):\n"
 ONE_MEMORY = (AGENT, NETWORKS + AGENT)
 OWN_MEMORIES = (AGENT, NETWORKS + TWO_CRITICS + AGENT)
-ALPHA = ("start_alpha(agent, reward=batch[2], mask=batch[4])\n", "pass  # it starts at 1\n")
+OBS_SCALE = (
+    "agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))\n",
+    "pass  # inputs as they are\n",
+)
+ALPHA = (
+    "agent.log_alpha.data.fill_(batch[2].abs().mean().clamp(min=0.01).log())\n",
+    "pass  # it starts at 1\n",
+)
+# What all four have, but their networks.
+COMMON = (DEFAULTS, WHOLE_EPISODES, OBS_SCALE)

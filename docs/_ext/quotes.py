@@ -3,7 +3,7 @@
 A line of Markdown that is nothing but one of these links is replaced when the site is built; on
 GitHub it stays a link to the script:
 
-    [rsac.py: masked_mean](../rsac.py)            function, class, `Class.method`, `main # Learn`
+    [rsac.py: soft_update](../rsac.py)            function, class, `Class.method`, `main # Learn`
     [rsac.py: arguments](../rsac.py)              table of arguments, from the script's parser
     [diff sac.py rsac.py](../rsac.py)             the whole diff, folded
     [diff sac.py rsac.py: Agent](../rsac.py)      of one function or class
