@@ -336,19 +336,18 @@ def sequences():
     """Episodes, and the batch that is cut out of them."""
     figure, ax = canvas(8.4, 3.9)
     label(ax, 0.1, 3.65, "episodes in replay", 10, weight="bold")
-    size, total, T = 0.3, 13, 5
-    drawn = ((16, 9), (9, 9), (17, 16))  # length of each episode, end of the sequence in it
-    for i, (length, end) in enumerate(drawn):
-        first = max(0, end - total)
-        colors = [PAD] * first + [SEEN] * max(0, end - T - first) + [USED] * min(T, end)
-        cells(ax, 0.3, 3.05 - 0.42 * i, colors + [PAD] * (length - end), size=size)
-    label(ax, 5.7, 2.8, "each sequence ends at\na time of its own", 9)
+    size, K, T = 0.3, 8, 5
+    drawn = ((16, 4), (9, 6), (17, 11))  # length of each episode, first step of the window in it
+    for i, (length, first) in enumerate(drawn):
+        context, learned = min(K, first), min(T, length - first)
+        used = [SEEN] * context + [USED] * learned
+        episode = [PAD] * (first - context) + used + [PAD] * (length - first - learned)
+        cells(ax, 0.3, 3.05 - 0.42 * i, episode, size=size)
+        batch = [PALE] * (K - context) + used + [PALE] * (T - learned)
+        cells(ax, 0.3, 1.15 - 0.42 * i, batch, size=size)
+    label(ax, 5.7, 2.8, "each window begins at\na time of its own", 9)
     label(ax, 0.1, 1.75, "the batch", 10, weight="bold")
-    for i, (_, end) in enumerate(drawn):
-        context = min(end, total) - T
-        colors = [PALE] * (total - T - context) + [SEEN] * context + [USED] * T
-        cells(ax, 0.3, 1.15 - 0.42 * i, colors, size=size)
-    label(ax, 4.5, 0.9, "grey: padding, zeros on the left\norange: context, K steps at most", 9)
+    label(ax, 4.5, 0.9, "grey: padding, zeros\norange: context, K steps at most", 9)
     label(ax, 4.5, 0.3, "blue: the T steps with a loss", 9)
     return figure
 
