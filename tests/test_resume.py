@@ -25,7 +25,7 @@ from script_runs import (
 from common.checkpoint import load_checkpoint
 
 # What a checkpoint holds that may differ: clocks, where files lie, how often it was saved.
-NOT_COMPARED = ("wall_seconds", "args", "buffer.files")
+NOT_COMPARED = ("wall_seconds", "args", "origins", "buffer.files")
 
 
 def assert_same_run(folder, other):
