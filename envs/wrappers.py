@@ -146,6 +146,8 @@ class SeededEpisodes(gym.Wrapper):
             return self.env.render()
         except NotImplementedError as error:
             raise UserError(f"{self._name()} does not draw pictures") from error
+        except gym.error.DependencyNotInstalled as error:
+            raise UserError(f"{self._name()} needs a package to draw with: {error}") from error
 
     def state_dict(self):
         """Position in the sequence of episodes, in types that torch.save keeps without pickle."""

@@ -42,11 +42,11 @@ def make(env_id, **kwargs):
     try:
         env = gym.make(env_id, disable_env_checker=True, **kwargs)
     except ImportError as error:
-        pytest.skip(f"{env_id}: {error}")
+        pytest.skip(str(error))
     except UserError as error:
         if "not installed" not in str(error) and "OpenGL" not in str(error):
             raise
-        pytest.skip(f"{env_id}: {error}")
+        pytest.skip(str(error))
     return closing(env)
 
 
