@@ -327,8 +327,9 @@ def resident(pid):
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ONE_OF_EACH)
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
 def test_memory_is_flat_once_the_buffer_is_full(script, tmp_path):
     """The buffer is full after 500 steps; the run is watched from 2,000 to its end."""
     log, folder = tmp_path / "log", tmp_path / "runs" / "run"

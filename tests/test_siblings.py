@@ -1,7 +1,6 @@
 """The scripts are read as diffs of each other: what is shared is the same to the letter."""
 
 import ast
-import difflib
 import functools
 import importlib
 import re
@@ -35,25 +34,6 @@ SHARED = [
     ("ReplayBuffer", FEED_FORWARD),
     ("ReplayBuffer", RECURRENT),
 ]
-BANNERS = [
-    "1. Arguments",
-    "2. Replay buffer",
-    "3. Networks",
-    "4. Losses",
-    "5. Update",
-    "6. The run",
-]
-# The share of a script's code lines that its sibling has not, comments and docstrings aside.
-BUDGETS = {
-    ("ddpg", "td3"): 0.12,
-    ("td3", "sac"): 0.20,
-    # Replay of episodes, the memory and the masks are new here: about half of a short script.
-    ("ddpg", "rdpg"): 0.55,
-    ("td3", "rtd3"): 0.55,
-    ("sac", "rsac"): 0.55,
-    ("rsac", "rsac_sharing"): 0.12,
-    ("sac", "conv_sac"): 0.50,
-}
 MOST_ARGUMENTS = dict.fromkeys(FEED_FORWARD, 25) | dict.fromkeys(RECURRENT, 32) | {"conv_sac": 30}
 # Parts of `main`, from the line with the first text up to the one with the second.
 PARTS = [
@@ -102,23 +82,6 @@ def between(text, start, end):
     return "\n".join(lines[first:last])
 
 
-def code_lines(text):
-    """Lines without comments, docstrings and empty lines."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    docstrings = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, documented) and ast.get_docstring(node) is not None:
-            docstrings.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    lines = [line for k, line in enumerate(text.splitlines(), 1) if k not in docstrings]
-    return [line for line in lines if line.strip() and not line.strip().startswith("#")]
-
-
-def share_of_new_code(sibling, script):
-    old, new = code_lines(TEXTS[sibling]), code_lines(TEXTS[script])
-    diff = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]
-    return sum(line.startswith("+") for line in diff) / len(new)
-
-
 def depth(node):
     """How deeply loops, conditions and the like are nested in a piece of code."""
     nests = isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.Try)
@@ -161,24 +124,12 @@ def test_shared_arguments_stand_first_in_their_group_in_the_same_order(group, co
 
 
 @pytest.mark.parametrize("script", NAMES)
-def test_sections_stand_in_the_agreed_order(script):
-    assert re.findall(r"^# ---- (.*) ----$", TEXTS[script], re.MULTILINE) == BANNERS
-
-
-@pytest.mark.parametrize(("sibling", "script"), BUDGETS)
-def test_a_script_adds_little_to_its_sibling(sibling, script):
-    assert share_of_new_code(sibling, script) <= BUDGETS[sibling, script]
-
-
-@pytest.mark.parametrize("script", NAMES)
 def test_a_script_has_few_arguments(script):
     args = importlib.import_module(script).parse_args([])
     assert len(vars(args).keys() - {"typed"}) <= MOST_ARGUMENTS[script]
 
 
 @pytest.mark.parametrize("script", NAMES)
-def test_a_script_is_simple_code(script):
-    assert len(blocks(TEXTS[script])["main"].splitlines()) <= 60
-    assert max(map(len, TEXTS[script].splitlines())) <= 100
+def test_no_loop_or_condition_lies_deeper_than_two_others(script):
     for name, source in blocks(TEXTS[script]).items():
         assert depth(ast.parse(source)) <= 3, name

@@ -16,6 +16,7 @@ FOLDER = ROOT / "benchmark" / "variants"
 VARIANTS = sorted(path.stem for path in FOLDER.glob("*-*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_learns_and_its_run_bears_its_name(name, tmp_path):
     argv = tiny(variant.script_of(name), "--hidden-dims", 6, 5, "--buffer-size", 400)
