@@ -2,13 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint docs clean
+.PHONY: train test test-slow test-all lint docs clean
 
 train: .venv/installed
 	$(BIN)/python rsac.py --env-id pendulum-p-v0
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest
+
+test-slow: .venv/installed-dev
+	$(BIN)/python -m pytest -m slow
+
+test-all: test test-slow
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

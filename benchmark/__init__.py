@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 
@@ -49,16 +48,18 @@ def import_script(name):
     return module
 
 
-def open_run(path, *options):
+def open_run(path, *options, env_id=None):
     """The agent that a run folder or checkpoint holds, and environments to evaluate it in.
 
     options: of the script that wrote it, such as "--seed", "3".
+    env_id: of the run; needed where it names a module that is none of this repository.
     """
     from common.checkpoint import load_checkpoint
     from common.evaluate import load_agent
 
     script = load_checkpoint(path, script=None)["script"]
     module = import_script(script)
+    options = [*options, "--env-id", env_id] if env_id else options
     args = module.parse_args(["--evaluate", str(path), *map(str, options)])
     return load_agent(args, script, module.Agent)
 
@@ -97,6 +98,7 @@ def check_env_id(env_id):
 def read_curve(path):
     """The columns of a finished or growing progress.csv: dict of name -> array (evaluations,).
 
+    Lines before the header that begin with # are comments.
     Raises ValueError, saying where, if it is damaged: cells missing or not numbers, steps that do
     not rise. A last line without its end is being written or was cut off: damaged, too.
     """
@@ -105,8 +107,10 @@ def read_curve(path):
         raise ValueError("it is empty")
     if not text.endswith("\n"):
         raise ValueError(f"line {text.count(chr(10)) + 1} is cut off")
+    lines = text.splitlines()
+    comments = len(list(itertools.takewhile(lambda line: line.startswith("#"), lines)))
     try:
-        header, *lines = csv.reader(text.splitlines())
+        header, *lines = list(csv.reader(lines[comments:])) or [[]]
     except csv.Error as error:
         raise ValueError(error) from error
     missing = [name for name in COLUMNS if name not in header]
@@ -114,19 +118,19 @@ def read_curve(path):
         raise ValueError(f"column {missing[0]} is missing")
     if not lines:
         raise ValueError("it has no rows yet")
-    columns = {}
+    columns, first = {}, comments + 2  # number of the first row's line
     for name in [name for name in header if name in (*COLUMNS, "steps_per_second")]:
         place = header.index(name)
         try:
             columns[name] = np.array([float(line[place]) for line in lines])
         except (ValueError, IndexError):
-            number = next(k for k, line in enumerate(lines, 2) if not _is_number(line, place))
+            number = next(k for k, line in enumerate(lines, first) if not _is_number(line, place))
             raise ValueError(f"line {number} has no number for {name}") from None
         if not np.isfinite(columns[name]).all():
-            number = 2 + int(np.argmin(np.isfinite(columns[name])))
+            number = first + int(np.argmin(np.isfinite(columns[name])))
             raise ValueError(f"line {number} has no finite {name}")
     if (np.diff(columns["global_step"]) <= 0).any():
-        number = 3 + int(np.argmax(np.diff(columns["global_step"]) <= 0))
+        number = first + 1 + int(np.argmax(np.diff(columns["global_step"]) <= 0))
         raise ValueError(f"line {number} does not come after the line before it")
     return columns
 
@@ -145,7 +149,7 @@ def _is_number(line, place):
 
 def machine():
     """One line for the record: processor, cores, Python, versions and commit."""
-    from importlib.metadata import version
+    from common.run import origin  # here: it loads torch
 
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
@@ -154,16 +158,11 @@ def machine():
             x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x
         ]
         cpu = names[0] if names else cpu
-    describe = ["git", "describe", "--always", "--dirty"]
-    try:
-        commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    except OSError:  # no git here
-        commit = ""
-    python, torch = platform.python_version(), version("torch")
-    return (
-        f"{cpu}, {usable_cores()} cores, Python {python}, torch {torch}, "
-        f"commit {commit or 'unknown'}"
-    )
+    its = origin()
+    commit = its["commit"] or "unknown"
+    commit += "" if its["clean"] in (True, None) else " with changes"
+    versions = f"Python {its['python']}, torch {its['torch']}"
+    return f"{cpu}, {usable_cores()} cores, {versions}, commit {commit}"
 
 
 def usable_cores():

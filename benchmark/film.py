@@ -26,6 +26,7 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.film"
     add = parser.add_argument
     add("run", help="folder or checkpoint")
+    add("--env-id", metavar="ID", help="of the run; needed if it is an environment of your own")
     add("out", type=Path, help="film to write, .gif or .mp4")
     add("--seed", type=integer(0, 2**31 - 1), default=0, help="of the start state")
     add("--every", type=integer(1), default=1, help="keep each k-th picture")
@@ -103,8 +104,9 @@ def blue_white_red(values):
 def main(args):
     if not args.out.parent.is_dir():
         raise UserError(f"there is no folder {args.out.parent}")
-    agent, envs = open_run(args.run, "--seed", args.seed, "--eval-episodes", 1, "--video")
-    from common.evaluate import write_film
+    options = ["--seed", args.seed, "--eval-episodes", 1, "--video"]
+    agent, envs = open_run(args.run, *options, env_id=args.env_id)
+    from envs.drawing import write_film
 
     pictures, values = play(agent, envs, args.seed)
     frames = [beside(pictures[k], values, k) for k in range(0, len(pictures), args.every)]

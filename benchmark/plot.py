@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from argparse import BooleanOptionalAction
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +70,7 @@ class Run:
     seconds: np.ndarray
     value: np.ndarray
     args: dict | None = None  # that can change results; None if they are not known
+    origins: list = field(default_factory=list)  # lines of JSON, one for each process of the run
 
     def final(self):
         return final_return(self.step, self.value)
@@ -93,26 +94,42 @@ def read_runs(paths, skip):
             continue
         try:
             curve, args = read_curve(path), read_args(path.with_name("args.json"))
+            origins = read_origins(path)
         except (OSError, ValueError) as error:
             skip(path, error)
             continue
-        runs.append(Run(path, *parts[:3], *(curve[column] for column in COLUMNS), args))
+        curve = [curve[column] for column in COLUMNS]
+        runs.append(Run(path, *parts[:3], *curve, args, origins))
     return runs
+
+
+def read_json(path):
+    """What a JSON file holds, None if there is no such file; ValueError if it is damaged."""
+    try:
+        return json.loads(path.read_text()) if path.exists() else None
+    except ValueError as error:
+        raise ValueError(f"{path.name} is damaged: {error}") from error
 
 
 def read_args(path):
     """The arguments of a run that can change its results, None if there is no such file."""
-    if not path.exists():
+    args = read_json(path)
+    if args is None:
         return None
-    try:
-        args = dict(json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path.name} is damaged: {error}") from error
+    if not isinstance(args, dict):
+        raise ValueError(f"{path.name} is damaged: it has no arguments")
     free = FREE
     if args.get("lr_schedule", "constant") == "constant":
         # Where a run was to end changes nothing before, and --partial compares how far they came.
         free = FREE | {"total_steps"}
     return {name: value for name, value in args.items() if name not in free}
+
+
+def read_origins(path):
+    """Where a run comes from: run.json beside progress.csv, or comments in a collected curve."""
+    if path.name != "progress.csv":
+        return [line[2:] for line in path.read_text().splitlines() if line.startswith("# ")]
+    return [json.dumps(origin) for origin in read_json(path.with_name("run.json")) or []]
 
 
 def split_settings(runs, say):
@@ -169,12 +186,16 @@ def drop_repeated(runs, skip):
 
 
 def collect(runs, folder):
-    """Writes each run to <folder>/<env>__<algorithm>__<seed>.csv with five digits, whole steps."""
+    """Writes each run to <folder>/<env>__<algorithm>__<seed>.csv with five digits, whole steps.
+
+    Comments at its head say where it comes from.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
         path = folder / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
         with open(path, "w", newline="") as file:
+            file.writelines(f"# {origin}\n" for origin in run.origins)
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
             for step, seconds, value in zip(run.step, run.seconds, run.value, strict=True):

@@ -24,6 +24,7 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.readout"
     add = parser.add_argument
     add("run", help="folder or checkpoint")
+    add("--env-id", metavar="ID", help="of the run; needed if it is an environment of your own")
     add("--episodes", type=integer(20), default=400, help="half to fit, half to test")
     add("--of", type=integer(0), default=0, help="step whose observation is looked for")
     add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps looked in")
@@ -66,7 +67,7 @@ def explained(hidden, values):
 
 
 def main(args):
-    agent, envs = open_run(args.run, "--seed", args.seed)
+    agent, envs = open_run(args.run, "--seed", args.seed, env_id=args.env_id)
     from common.evaluate import evaluate
     from envs.wrappers import make_seeds
 

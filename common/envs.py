@@ -1,6 +1,5 @@
 """Making environments: always a vector of them, actions in [-1, 1], one seed for each episode."""
 
-import difflib
 import importlib
 from functools import partial
 
@@ -8,31 +7,11 @@ import gymnasium as gym
 import numpy as np
 
 from common.errors import RunError, UserError
-from envs.table import ENVS, register
-from envs.wrappers import RnnInput, SeededEpisodes, say_once
+from envs.table import ENVS, OURS, register
+from envs.wrappers import Envs, RnnInput, SeededEpisodes, say_once
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
-
-
-class Envs(gym.vector.SyncVectorEnv):
-    """N environments side by side that never reset by themselves.
-
-    `step` returns the true last observations; `reset(options={"reset_mask": ended})` then starts
-    the next episode where one has ended.
-    """
-
-    def __init__(self, makers):
-        super().__init__(makers, autoreset_mode=gym.vector.AutoresetMode.DISABLED)
-
-    def state_dict(self):
-        """Where each environment stands in its sequence of episodes."""
-        return [env.state_dict() for env in self.envs]
-
-    def load_state_dict(self, states):
-        """Plays every saved episode again, up to the step where it was."""
-        self.reset()
-        for env, state in zip(self.envs, states, strict=True):
-            env.load_state_dict(state)
+NOT_YOURS = "{} here is a module of this repository; give yours another name"
 
 
 def make_envs(args, num_envs, seed=0, render_mode=None):
@@ -42,13 +21,9 @@ def make_envs(args, num_envs, seed=0, render_mode=None):
     Raises UserError if the id is unknown, a package is missing or the spaces do not fit.
     """
     memory_input = getattr(args, "memory_input", None)
-    modes = [render_mode] + [None] * (num_envs - 1)
-    return Envs(
-        [
-            partial(make_env, args.env_id, (seed, k), mode, memory_input)
-            for k, mode in enumerate(modes)
-        ]
-    )
+    modes = enumerate([render_mode] + [None] * (num_envs - 1))
+    makers = [partial(make_env, args.env_id, (seed, k), mode, memory_input) for k, mode in modes]
+    return Envs(makers)
 
 
 def make_env(env_id, seed=0, render_mode=None, memory_input=None):
@@ -87,26 +62,25 @@ def check_flat(envs):
 
 def _make(env_id, render_mode):
     module, _, name = env_id.rpartition(":")
+    package = module.partition(".")[0]
     try:
         if module:
             importlib.import_module(module)
-        register(name)
+        for each in (*ENVS, name):  # all: for the hint where there is no such one
+            register(each)
         # The passive checker repeats on every step what SeededEpisodes checks.
         drawing = {"render_mode": render_mode} if render_mode else {}  # not every class takes it
         return gym.make(name, disable_env_checker=True, **drawing)
     except gym.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is not here: {error}") from error
     except ImportError as error:
-        hint = f"try: pip install {error.name}" if error.name else "see the README's install part"
-        if module and error.name == module.split(".")[0]:
-            hint = f"is {error.name} a module in this folder, or on PYTHONPATH?"
+        missing = (error.name or env_id).partition(".")[0]
+        hint = f"is {missing} installed, or a module in this folder or on PYTHONPATH?"
+        hint = NOT_YOURS.format(missing) if missing in OURS else hint
         raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
     except gym.error.Error as error:
-        for each in ENVS:
-            register(each)
-        near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`python -m envs` lists ours"
-        raise UserError(f"unknown environment '{env_id}'; {hint}") from error
+        hint = NOT_YOURS.format(package) if package in OURS else "`python -m envs` lists ours"
+        raise UserError(f"unknown environment '{env_id}': {error}; {hint}") from error
     except (UserError, RunError):
         raise
     except Exception as error:  # of the environment's own code

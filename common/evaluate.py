@@ -5,7 +5,6 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-import imageio.v2 as imageio
 import numpy as np
 import torch
 
@@ -13,6 +12,8 @@ from common.checkpoint import check_device, load_checkpoint
 from common.cli import refuse_conflicts
 from common.envs import make_envs
 from common.errors import UserError
+from envs.drawing import write_film
+from envs.table import foreign_module
 from envs.wrappers import make_seeds
 
 SIDE_BY_SIDE = 10  # environments of an evaluation, at most
@@ -72,17 +73,6 @@ def evaluate(agent, envs, seeds, film=None):
     return results
 
 
-def write_film(path, frames, fps):
-    """Writes pictures (H, W, 3) as .mp4 or .gif, under a temporary name until it is complete."""
-    if any(frame is None or frame.ndim != 3 for frame in frames):
-        raise UserError("this environment does not draw pictures (render_mode 'rgb_array')")
-    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
-    gif = {"duration": 1000 / fps, "loop": 0}
-    mp4 = {"fps": fps, "macro_block_size": 2}  # H.264 asks for even sides
-    imageio.mimwrite(temporary, frames, **(gif if path.suffix == ".gif" else mp4))
-    temporary.replace(path)
-
-
 def evaluate_checkpoint(args, script, make_agent):
     """--evaluate: rebuilds environment and networks from a checkpoint and prints the returns.
 
@@ -112,6 +102,10 @@ def load_agent(args, script, make_agent):
     state = load_checkpoint(args.evaluate, script, args.device)
     free = ("evaluate", "eval_episodes", "video", "seed", "device", "num_threads")
     refuse_conflicts(args, state["args"], free)
+    env_id = state["args"]["env_id"]
+    if foreign_module(env_id) and "env_id" not in args.typed:
+        words = f"{args.evaluate} names an environment of your own, whose module would be imported"
+        raise UserError(f"{words}; if you want that, add --env-id {env_id}")
     saved = Namespace(**state["args"] | {name: getattr(args, name) for name in free})
     set_up_torch(saved)
     envs = make_eval_envs(saved, film=args.video)

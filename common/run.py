@@ -5,12 +5,16 @@ import fcntl
 import io
 import json
 import math
+import platform
 import shlex
 import signal
 import statistics
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +28,38 @@ from common.checkpoint import load_checkpoint, save_checkpoint, write_file
 from common.errors import RunError, UserError
 from common.evaluate import evaluate, make_eval_envs, set_up_torch
 from common.replay_files import ReplayFiles
+from envs.table import foreign_module
 from envs.wrappers import make_seeds
 
 STOP = (signal.SIGINT, signal.SIGTERM)
+CGROUP = Path("/sys/fs/cgroup")  # of a container, here or in memory/ (version 2, version 1)
+
+
+def free_memory():
+    """Bytes that are free on this machine and, in a container, within its limit."""
+    free = [psutil.virtual_memory().available]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no such file, or no limit: "max"
+            free.append(int((CGROUP / name).read_text()) - psutil.Process().memory_info().rss)
+    return max(0, min(free))
+
+
+def origin():
+    """Where results come from. "clean" is False where a file differs from the commit; without git
+    both are None."""
+    git, lines = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"], []
+    with suppress(OSError):  # no git here
+        done = subprocess.run(git, cwd=Path(__file__).parent, capture_output=True, text=True)
+        lines = done.stdout.splitlines()  # "# branch.oid <commit>", then others
+    return {
+        "command": shlex.join(["python", *sys.argv]),
+        "commit": lines[0].split()[-1] if lines else None,
+        "clean": all(line[0] == "#" for line in lines) if lines else None,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "gymnasium", "numpy")},
+        "machine": f"{platform.platform()}, {psutil.cpu_count()} cores",
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
 
 
 class Run:
@@ -42,12 +75,15 @@ class Run:
         self.stopped_by = None  # number of the signal that asked the run to stop
         self.rows = []  # of progress.csv
         self.loss_sums, self.loss_counts, self.train_returns = {}, {}, []
-        self.saved = self._load_resumed() if args.resume else None
+        self.locks = []  # open files
+        self.saved = self._load_resumed() if args.resume else {}
+        self.origins = [*self.saved.get("origins", []), origin()]  # of each process of this run
         set_up_torch(args)
 
     def _load_resumed(self):
         args, path = self.args, Path(self.args.resume)
-        self._lock(path if path.is_dir() else path.parent)
+        self.folder = path if path.is_dir() else path.parent
+        self._lock()
         saved = load_checkpoint(path, self.script, args.device)
         free = ("total_steps", "resume", "device", "num_threads")
         cli.refuse_conflicts(args, saved["args"], free)
@@ -63,23 +99,27 @@ class Run:
         args = self.args
         env = args.env_id.replace(":", "_").replace("/", "_")
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        folder = Path(args.run_dir or f"runs/{env}__{self.script}__{args.seed}__{stamp}")
-        if folder.exists():
-            raise UserError(f"{folder} exists; choose another --run-dir or --resume {folder}")
-        folder.mkdir(parents=True)
-        write_file(folder / "args.json", json.dumps(self._settings(), indent=2).encode())
-        self._lock(folder)
+        self.folder = Path(args.run_dir or f"runs/{env}__{self.script}__{args.seed}__{stamp}")
+        if self.folder.exists():
+            words = f"choose another --run-dir or --resume {self.folder}"
+            raise UserError(f"{self.folder} exists; {words}")
+        self.folder.mkdir(parents=True)
 
-    def _lock(self, folder):
-        """One process at a time writes to a folder; the lock goes with the process."""
-        self.folder = folder
+    def _write_settings(self):
+        """Writes args.json and run.json, which a resumed run replaces by newer ones."""
+        for name, content in (("run", self.origins), ("args", self._settings())):
+            write_file(self.folder / f"{name}.json", json.dumps(content, indent=2).encode())
+        self._lock()
+
+    def _lock(self):
+        """One process at a time writes to a folder; the locks go with the process."""
         try:
-            self.lock = open(folder / "args.json", "r+")  # noqa: SIM115 - open as long as the run
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.locks.append(open(self.folder / "args.json", "r+"))  # noqa: SIM115
+            fcntl.flock(self.locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileNotFoundError:
-            raise UserError(f"{folder} holds no run") from None
+            raise UserError(f"{self.folder} holds no run") from None
         except BlockingIOError:
-            raise UserError(f"another process is writing to {folder}") from None
+            raise UserError(f"another process is writing to {self.folder}") from None
 
     # ---- What a checkpoint holds ----
 
@@ -91,7 +131,7 @@ class Run:
         """
         self.tracked = objects
         args, needed = self.args, objects["buffer"].num_bytes / 2**20
-        free = psutil.virtual_memory().available / 2**20
+        free = free_memory() / 2**20
         if needed > free:
             words = f"needs {needed:.0f} MiB of memory, {free:.0f} MiB are free"
             raise UserError(f"--buffer-size {args.buffer_size} {words}; choose a smaller one")
@@ -111,6 +151,7 @@ class Run:
         self.replay_files = ReplayFiles(self.folder)
         if args.resume:
             progress = self._restore(progress)
+        self._write_settings()
         step = progress[0]
         self.rate_mark = (step, time.perf_counter())
         self.writer = SummaryWriter(self.folder, purge_step=step + 1 if args.resume else None)
@@ -152,6 +193,7 @@ class Run:
             "progress": [torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in progress],
             "script": self.script,
             "args": self._settings(),
+            "origins": self.origins,
             "rows": self.rows,
             "pending": [self.train_returns, self.loss_sums, self.loss_counts],
             "wall_seconds": self.wall_seconds(),
@@ -184,12 +226,9 @@ class Run:
         writes a checkpoint."""
         global_step, num_updates = progress[:2]
         self.bar.update(self.args.num_envs)
-        if self._due(global_step):
+        if global_step % self.args.eval_every < self.args.num_envs:
             self._evaluate(global_step, num_updates)
             self.save(*progress)
-
-    def _due(self, global_step):
-        return global_step % self.args.eval_every < self.args.num_envs
 
     def running(self, global_step):
         """False when all steps are done or the run was asked to stop (Ctrl-C, SIGTERM)."""
@@ -213,13 +252,13 @@ class Run:
         if self.stopped_by is not None:
             print(f"stopped; continue with: {program} --resume {folder}")
         print(f"curves:  tensorboard --logdir {folder}")
-        print(f"policy:  {program} --evaluate {folder} --video")
+        typed = f" --env-id {self.args.env_id}" if foreign_module(self.args.env_id) else ""
+        print(f"policy:  {program} --evaluate {folder}{typed} --video")
         return 0 if self.stopped_by is None else 128 + self.stopped_by
 
     def wall_seconds(self):
         """Seconds of this run since its processes started, imports included."""
-        before = self.saved["wall_seconds"] if self.saved else 0.0
-        return before + time.perf_counter() - cli.STARTED
+        return self.saved.get("wall_seconds", 0.0) + time.perf_counter() - cli.STARTED
 
     def _evaluate(self, global_step, num_updates):
         """Evaluates the agent; one row of progress.csv, and the same with losses to TensorBoard."""

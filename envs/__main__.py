@@ -9,6 +9,8 @@ import logging
 import warnings
 from collections import deque
 from contextlib import closing
+from itertools import chain
+from pathlib import Path
 
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
@@ -108,20 +110,13 @@ def frames(env_id, seed, steps=None):
 
 def write_video(env_id, path, seed=0, steps=None):
     """Writes one episode of random actions as .mp4 or .gif.  Raises UserError if it cannot."""
-    import imageio
+    from envs.drawing import write_film
 
     logging.getLogger("imageio_ffmpeg").setLevel(logging.ERROR)  # it comments on odd frame sizes
     clip = frames(env_id, seed, steps)
     frame, fps = next(clip)  # makes the environment, so an unknown id leaves no file behind
-    if path.lower().endswith(".gif"):
-        options = {"duration": 1000 / fps, "loop": 0}
-    else:
-        options = {"fps": fps, "macro_block_size": 2}
     try:
-        with imageio.get_writer(path, **options) as writer:
-            writer.append_data(frame)
-            for frame, _ in clip:
-                writer.append_data(frame)
+        write_film(Path(path), chain([frame], (frame for frame, _ in clip)), fps)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -1,8 +1,10 @@
-"""Small 2-D drawings without a window or a display."""
+"""Small 2-D drawings without a window or a display, and films."""
 
 import os
 
 import numpy as np
+
+from common.errors import UserError
 
 # The prompt would land in the output of every command that draws.
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
@@ -22,7 +24,10 @@ class Canvas:
     """
 
     def __init__(self, width, height, scale, center=(0.0, 0.0)):
-        import pygame  # only when something is drawn
+        try:
+            import pygame  # only when something is drawn
+        except ImportError as error:
+            raise UserError("drawing needs pygame: pip install -r requirements.txt") from error
 
         self._draw, self._transform, self._array = pygame.draw, pygame.transform, pygame.surfarray
         self._size = (width, height)
@@ -80,3 +85,28 @@ class Canvas:
         """The picture as (height, width, 3) uint8."""
         small = self._transform.smoothscale(self._surface, self._size)
         return np.ascontiguousarray(self._array.array3d(small).swapaxes(0, 1))
+
+
+def write_film(path, frames, fps):
+    """Writes pictures (H, W, 3) as .mp4 or .gif, under a temporary name until it is complete.
+
+    frames: an iterable, so that a long film need not fit in memory.
+    Raises UserError if one is no picture.
+    """
+    import imageio.v2 as imageio  # only when something is drawn
+
+    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    gif = {"duration": 1000 / fps, "loop": 0}
+    mp4 = {"fps": fps, "macro_block_size": 2}  # H.264 asks for even sides
+    options = gif if path.suffix.lower() == ".gif" else mp4
+    try:
+        with imageio.get_writer(temporary, **options) as writer:
+            for frame in frames:
+                if frame is None or frame.ndim != 3:
+                    raise UserError(
+                        "this environment does not draw pictures (render_mode 'rgb_array')"
+                    )
+                writer.append_data(frame)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

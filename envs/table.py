@@ -32,6 +32,16 @@ class EnvInfo:
 
 ENVS: dict[str, EnvInfo] = {}
 
+# Top-level modules of this repository; a module of the user's must have another name.
+OURS = {"benchmark", "common", "docs", "envs", "tests"}
+OURS |= {"ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing", "conv_sac"}
+
+
+def foreign_module(env_id):
+    """The module that "module:id" names, unless it is one of this repository; else ""."""
+    module = env_id.rpartition(":")[0]
+    return "" if module.partition(".")[0] in OURS else module
+
 
 def find(env_id):
     """The row of an id, also of the ones that are a pattern (`dmc-<domain>-<task>-v0`), or None."""

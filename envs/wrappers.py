@@ -146,6 +146,8 @@ class SeededEpisodes(gym.Wrapper):
             return self.env.render()
         except NotImplementedError as error:
             raise UserError(f"{self._name()} does not draw pictures") from error
+        except gym.error.DependencyNotInstalled as error:
+            raise UserError(f"{self._name()} needs a package to draw with: {error}") from error
 
     def state_dict(self):
         """Position in the sequence of episodes, in types that torch.save keeps without pickle."""
@@ -204,3 +206,24 @@ class SeededEpisodes(gym.Wrapper):
 
     def _where(self):
         return f"{self._name()}, episode {self.episode}, step {self.steps}"
+
+
+class Envs(gym.vector.SyncVectorEnv):
+    """N environments side by side that never reset by themselves.
+
+    `step` returns the true last observations; `reset(options={"reset_mask": ended})` then starts
+    the next episode where one has ended.
+    """
+
+    def __init__(self, makers):
+        super().__init__(makers, autoreset_mode=gym.vector.AutoresetMode.DISABLED)
+
+    def state_dict(self):
+        """Where each environment stands in its sequence of episodes."""
+        return [env.state_dict() for env in self.envs]
+
+    def load_state_dict(self, states):
+        """Plays every saved episode again, up to the step where it was."""
+        self.reset()
+        for env, state in zip(self.envs, states, strict=True):
+            env.load_state_dict(state)

@@ -4,12 +4,16 @@ import errno
 import os
 import signal
 import time
+from argparse import Namespace
+from pathlib import Path
 
 import numpy as np
+import psutil
 import toy_envs
 from gymnasium.spaces import Box
 
 import common.envs
+import common.run
 
 
 def kill_at(point):
@@ -41,6 +45,12 @@ def slow_steps(seconds):
     """Every step of an environment takes so long."""
     step = toy_envs.Toy.step
     toy_envs.Toy.step = lambda *args: (time.sleep(seconds), step(*args))[1]
+
+
+def in_container(folder):
+    """The files of cgroup lie in this folder; the machine itself has memory enough."""
+    common.run.CGROUP = Path(folder)
+    psutil.virtual_memory = lambda: Namespace(available=2**40)
 
 
 def full_disk(after):

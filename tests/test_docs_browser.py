@@ -12,7 +12,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("no Chromium here (apt-get install chromium)", allow_module_level=True)
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds the site
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test builds the site
 PHONE = {"width": 375, "height": 812}
 SCRIPTS = ["ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing", "conv_sac"]
 

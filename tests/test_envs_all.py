@@ -18,8 +18,6 @@ from gymnasium.utils.env_checker import check_env
 from common.errors import UserError
 from envs.table import ENVS, find
 
-EVERY = pytest.mark.parametrize("env_id", ENVS)
-PARTIAL = pytest.mark.parametrize("env_id", [i for i, info in ENVS.items() if info.hidden != "-"])
 # One id per kind of code, and how often it is made in the fast tests: 1,000 times where that takes
 # a second; models of MuJoCo and scenes of pybullet take 10 to 200 ms and megabytes to build, so a
 # few show a leak. The slow tests make 1,000 of each.
@@ -36,17 +34,22 @@ KINDS = {
     "HalfCheetahBulletEnv-v0": 20,
 }
 
+# Of each kind one is in the fast tests.
+IDS = [i if i in KINDS else pytest.param(i, marks=pytest.mark.slow) for i in ENVS]
+EVERY = pytest.mark.parametrize("env_id", IDS)
+PARTIAL = pytest.mark.parametrize("env_id", [i for i, info in ENVS.items() if info.hidden != "-"])
+
 
 def make(env_id, **kwargs):
     """gym.make; skips where an optional package or OpenGL is missing."""
     try:
         env = gym.make(env_id, disable_env_checker=True, **kwargs)
     except ImportError as error:
-        pytest.skip(f"{env_id}: {error}")
+        pytest.skip(str(error))
     except UserError as error:
         if "not installed" not in str(error) and "OpenGL" not in str(error):
             raise
-        pytest.skip(f"{env_id}: {error}")
+        pytest.skip(str(error))
     return closing(env)
 
 
@@ -164,6 +167,7 @@ def test_oracle_sees_what_is_hidden(env_id):
     assert find(chain[-1]).hidden == "-"
 
 
+@pytest.mark.slow
 @PARTIAL
 def test_oracle_plays_the_same_task(env_id):
     with make(env_id) as env, make(find(env_id).oracle) as oracle:
@@ -173,6 +177,7 @@ def test_oracle_plays_the_same_task(env_id):
     assert ours == theirs  # rewards and ends
 
 
+@pytest.mark.slow
 def test_every_environment_is_built_from_its_spec_in_another_process(tmp_path):
     ids, specs, expected = [], [], []
     for env_id in ENVS:

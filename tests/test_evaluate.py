@@ -6,9 +6,10 @@ import numpy as np
 import probes  # noqa: F401  (registers the environments)
 import pytest
 import torch
-from script_runs import RECURRENT, SCRIPTS, checkpoint, progress, run, tiny, train
+from script_runs import RECURRENT, SCRIPTS, checkpoint, env_id, progress, run, tiny, train
 
 from common.envs import make_envs
+from common.errors import UserError
 from common.evaluate import SIDE_BY_SIDE, evaluate, load_agent, make_eval_envs
 from envs.wrappers import make_seeds
 
@@ -100,7 +101,8 @@ def trained(request, tmp_path_factory):
 def test_a_loaded_policy_does_what_it_did_before_it_was_saved(trained):
     script, folder = trained
     module = importlib.import_module(script)
-    argv = ["--evaluate", str(folder), "--eval-episodes", "2", "--num-threads", "1"]
+    argv = ["--evaluate", str(folder), "--env-id", env_id(script)]
+    argv += ["--eval-episodes", "2", "--num-threads", "1"]
     agent, envs = load_agent(module.parse_args(argv), script, module.Agent)
     results = evaluate(agent, envs, make_seeds("evaluation", 0, 60, count=2))
     row = progress(folder)[-1]
@@ -110,7 +112,7 @@ def test_a_loaded_policy_does_what_it_did_before_it_was_saved(trained):
 
 def evaluated(script, folder, tmp_path, *more):
     """What --evaluate prints, by name."""
-    ended = run(script, ["--evaluate", folder, *more], tmp_path)
+    ended = run(script, ["--evaluate", folder, "--env-id", env_id(script), *more], tmp_path)
     assert ended.code == 0, ended.err
     words = ended.out.split()
     assert ended.out.count("\n") == 1
@@ -120,16 +122,29 @@ def evaluated(script, folder, tmp_path, *more):
 def test_the_line_says_what_the_episodes_were(trained, tmp_path):
     script, folder = trained
     module = importlib.import_module(script)
-    argv = ["--evaluate", str(folder), "--eval-episodes", "4", "--num-threads", "1", "--seed", "7"]
+    argv = ["--evaluate", str(folder), "--env-id", env_id(script)]
+    argv += ["--eval-episodes", "4", "--num-threads", "1", "--seed", "7"]
     agent, envs = load_agent(module.parse_args(argv), script, module.Agent)
     returns = evaluate(agent, envs, make_seeds("test", 7, count=4))["returns"]
     before = checkpoint(folder)["progress"]
-    told = evaluated(script, folder, tmp_path, *argv[2:])
+    told = evaluated(script, folder, tmp_path, *argv[4:])
     expected = {"episodes": 4, "return_mean": np.mean(returns), "return_std": np.std(returns)}
     expected |= {"return_min": min(returns), "return_max": max(returns)}
     assert told.keys() == expected.keys() | {"length_mean", "success_rate"}
     for name, value in expected.items():
         assert told[name] == pytest.approx(value, rel=1e-5), name
-    again, other = (evaluated(script, folder, tmp_path, *argv[2:6], "--seed", s) for s in (7, 8))
+    again, other = (evaluated(script, folder, tmp_path, *argv[4:8], "--seed", s) for s in (7, 8))
     assert told == again != other
     assert checkpoint(folder)["progress"][0] == before[0]
+
+
+def test_the_module_of_an_environment_is_imported_only_if_its_id_is_typed(tmp_path, monkeypatch):
+    folder, module = train("sac", tiny("sac"), tmp_path), importlib.import_module("sac")
+    imported, real = [], importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", lambda x: imported.append(x) or real(x))
+    with pytest.raises(UserError, match="add --env-id toy_envs:Toy-v0"):
+        load_agent(module.parse_args(["--evaluate", str(folder)]), "sac", module.Agent)
+    assert imported == []
+    argv = ["--evaluate", str(folder), "--env-id", env_id("sac")]
+    load_agent(module.parse_args(argv), "sac", module.Agent)
+    assert set(imported) == {"toy_envs"}

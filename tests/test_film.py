@@ -6,7 +6,7 @@ import sys
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from script_runs import ROOT, tiny, train
+from script_runs import ROOT, env_id, tiny, train
 
 from benchmark import film, open_run
 
@@ -14,9 +14,11 @@ from benchmark import film, open_run
 @pytest.mark.parametrize("script", ["sac", "rsac", "conv_sac"])
 def test_an_episode_is_filmed_with_its_panels(script, tmp_path):
     folder, out = train(script, tiny(script), tmp_path), tmp_path / "film.gif"
-    film.main(film.parse_args([str(folder), str(out), "--seed", "2"]))
+    yours = env_id(script)
+    film.main(film.parse_args([str(folder), str(out), "--seed", "2", "--env-id", yours]))
     frames = imageio.imread(out)
-    agent, envs = open_run(folder, "--seed", 2, "--eval-episodes", 1, "--video")
+    options = ["--seed", 2, "--eval-episodes", 1, "--video"]
+    agent, envs = open_run(folder, *options, env_id=yours)
     pictures, values = film.play(agent, envs, 2)
     panels = {"sac": ["observation", "action"], "conv_sac": ["action"]}
     assert list(values) == panels.get(script, ["observation", "action", "memory"])
@@ -62,8 +64,9 @@ BAD = {
 def test_bad_input_gives_one_line_and_exit_code_2(what, tmp_path):
     words, expected = BAD[what]
     if "RUN" in words:
-        folder = train("sac", tiny("sac", env="probes:Velocity-v0"), tmp_path)
-        words = [str(folder), *words[1:]]
+        yours = "probes:Velocity-v0"
+        folder = train("sac", tiny("sac", env=yours), tmp_path)
+        words = [str(folder), *words[1:], "--env-id", yours]
     done = subprocess.run(
         [sys.executable, "-m", "benchmark.film", *words],
         cwd=ROOT,

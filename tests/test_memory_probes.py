@@ -16,7 +16,6 @@ SOLVED, HELPLESS = 0.8, 0.5
 BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4, "CueRecall50": 4}
 BEST |= {"Velocity": 7, "Position": 7, "HiddenConstant": 9}
 STEPS = {"CueRecall20": 6000, "CueRecall50": 20_000}  # 4000 for the others
-SLOW = ["CueRecall50"]
 
 
 def learn(script, probe, tmp_path):
@@ -28,15 +27,15 @@ def learn(script, probe, tmp_path):
     return read_curve(tmp_path / "run" / "progress.csv")["eval_return_mean"][-1] / BEST[probe]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)  # minutes on a machine that does something else, too
 @pytest.mark.parametrize("script", RECURRENT)
-@pytest.mark.parametrize(
-    "probe", [pytest.param(p, marks=pytest.mark.slow) if p in SLOW else p for p in BEST]
-)
+@pytest.mark.parametrize("probe", BEST)
 def test_a_script_with_memory_solves_the_probe(script, probe, tmp_path):
     assert learn(script, probe, tmp_path) >= SOLVED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "probe"),
     [("sac", "CueRecall5"), ("td3", "Velocity"), ("ddpg", "HiddenConstant"), ("sac", "Position")],

@@ -63,6 +63,8 @@ DAMAGE = {
     "a return that is nan": (HEAD + "0,0,1,nan,5,50\n100,0,2,nan,nan,50\n", "line 3 has no finite"),
     "steps that fall": (HEAD + "100,0,1,nan,5,50\n0,0,2,nan,5,50\n", "line 3 does not come after"),
     "another table": ("a,b\n1,2\n", "global_step is missing"),
+    "comments alone": ("# here\n", "global_step is missing"),
+    "after comments": ("# here\n" + HEAD + "0,0,1,nan,five,50\n", "line 3 has no number"),
     "no text": ("\x00\x01\n", "missing"),
 }
 
@@ -118,7 +120,7 @@ BAD = {
     "a folder below a file": (["--out", "README.md/curves"], "README.md: File exists"),
     "a folder that is a file": (["--collect", "README.md"], "README.md: File exists"),
     "a folder without a name for files": (["--out", "."], "--out . has no file name"),
-    "a folder that cannot be written in": (["--collect", "/proc"], "/proc/pendulum-p-v0__rsac"),
+    "a folder that cannot be written in": (["--collect", "/proc"], "/proc"),
     "baselines that are not there": (["--baselines", "bars.csv"], "bars.csv: No such file"),
 }
 
@@ -210,6 +212,29 @@ def test_collected_runs_read_back_as_they_were(tmp_path):
     assert (run.env_id, run.algorithm, run.seed) == ("pendulum-p-v0", "rsac", "3")
     assert run.value.tolist() == [-1234.6, -150.25]
     assert run.step.tolist() == [0, 100]
+
+
+def test_a_collected_curve_carries_where_it_comes_from(tmp_path):
+    path = write_run(tmp_path / "runs", "pendulum-p-v0__rsac__3", [1, 2])
+    origins = [
+        {"command": "python rsac.py", "commit": "abc"},
+        {"command": "python rsac.py --resume"},
+    ]
+    path.with_name("run.json").write_text(json.dumps(origins))
+    for source, target in (("runs", "small"), ("small", "again")):
+        call(tmp_path / source, "--collect", tmp_path / target)
+        text = (tmp_path / target / "pendulum-p-v0__rsac__3.csv").read_text()
+        assert [json.loads(line[1:]) for line in text.splitlines()[:2]] == origins
+    (run,), _ = read(tmp_path / "again")
+    assert run.value.tolist() == [1, 2]
+
+
+def test_a_damaged_run_json_is_named_and_its_run_skipped(tmp_path):
+    path = write_run(tmp_path, "pendulum-p-v0__rsac__0", [0, 1])
+    path.with_name("run.json").write_text("[{")
+    runs, ((_, why),) = read(tmp_path)
+    assert runs == []
+    assert "run.json is damaged" in why
 
 
 @pytest.mark.parametrize("make", [True, False])
@@ -528,6 +553,7 @@ def test_the_table_of_baselines_is_the_same_every_time(tmp_path):
 # ---- Speed ----
 
 
+@pytest.mark.slow
 def test_five_hundred_runs_are_plotted_in_time(tmp_path):
     envs = [f"task{k}-v0" for k in range(20)]
     rng = np.random.default_rng(0)
@@ -560,6 +586,7 @@ COMMAND = re.compile(r"^python -m benchmark\.plot (docs/results.*--out docs/_sta
 FIGURES = [(name, words) for name, page in PAGES.items() for words in COMMAND.findall(page)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "command"), FIGURES)
 def test_a_figure_and_its_table_are_those_of_the_data(name, command, tmp_path):
     args = plot.parse_args(command.split())

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from script_runs import RECURRENT, tiny, train
+from script_runs import RECURRENT, env_id, tiny, train
 
 from benchmark import open_run, readout
 
@@ -38,9 +38,9 @@ class RemembersTwo:
 
 def test_each_observation_is_found_where_the_memory_holds_it(tmp_path, monkeypatch, capsys):
     folder, fit, counts = train("rsac", tiny("rsac", env=NOISE), tmp_path), readout.explained, []
-    monkeypatch.setattr(readout, "open_run", lambda *x: (RemembersTwo(), open_run(*x)[1]))
+    monkeypatch.setattr(readout, "open_run", lambda *x, **y: (RemembersTwo(), open_run(*x, **y)[1]))
     monkeypatch.setattr(readout, "explained", lambda *x: counts.append(len(x[0])) or fit(*x))
-    words = ["--episodes", "400", "--of", "2", "--at", "1", "2", "3", "4"]
+    words = ["--episodes", "400", "--of", "2", "--at", "1", "2", "3", "4", "--env-id", NOISE]
     readout.main(readout.parse_args([str(folder), *words]))
     report, _, header, _, *rows = capsys.readouterr().out.splitlines()
     assert report.startswith("400 episodes, mean return ")
@@ -58,7 +58,8 @@ def test_each_observation_is_found_where_the_memory_holds_it(tmp_path, monkeypat
 @pytest.mark.parametrize("script", RECURRENT)
 def test_an_untrained_memory_tells_the_observation_of_the_same_step(script, tmp_path, capsys):
     folder = train(script, tiny(script, "--rnn-dim", 12, env=NOISE), tmp_path)
-    readout.main(readout.parse_args([str(folder), "--episodes", "200", "--at", "0"]))
+    words = ["--episodes", "200", "--at", "0", "--env-id", NOISE]
+    readout.main(readout.parse_args([str(folder), *words]))
     rows = capsys.readouterr().out.splitlines()[4:7]
     assert all(float(row.strip("| ").split(" | ")[1]) > 0.8 for row in rows)
 
@@ -75,7 +76,8 @@ def test_bad_input_gives_one_line_and_exit_code_2(what, tmp_path):
     words, expected = BAD[what]
     if words[0] in ("RUN", "SAC"):
         script = {"RUN": "rsac", "SAC": "sac"}[words[0]]
-        words = [str(train(script, tiny(script), tmp_path)), *words[1:]]
+        folder = train(script, tiny(script), tmp_path)
+        words = [str(folder), *words[1:], "--env-id", env_id(script)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmark.readout", *words],
         cwd=ROOT,

@@ -25,7 +25,7 @@ from script_runs import (
 from common.checkpoint import load_checkpoint
 
 # What a checkpoint holds that may differ: clocks, where files lie, how often it was saved.
-NOT_COMPARED = ("wall_seconds", "args", "buffer.files")
+NOT_COMPARED = ("wall_seconds", "args", "origins", "buffer.files")
 
 
 def assert_same_run(folder, other):
@@ -60,6 +60,7 @@ def test_2n_steps_are_n_steps_a_resume_and_n_steps(script, case, tmp_path):
     assert int(progress(whole)[-1]["num_updates"]) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_twenty_kills_change_nothing(script, tmp_path):
     options = tiny(script, "--lr-schedule", "linear", total=80)
@@ -112,18 +113,17 @@ def test_a_signal_saves_and_ends_the_run(script, number, code, tmp_path):
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
-    pid, log, _ = start("sac", tmp_path, "slow_steps", 0.5, until="args.json")
+    pid, log, folder = start("sac", tmp_path, "slow_steps", 0.5, until="args.json")
     while "0/1000000" not in log.with_suffix(".err").read_text():
         time.sleep(0.01)
     time.sleep(0.2)
-    begun = time.perf_counter()
     for pause in (1.2, 0):
         os.kill(pid, signal.SIGINT)
         time.sleep(pause)
     ended = wait(pid, log)
     assert ended.code == 130
     assert "Traceback" not in ended.err
-    assert time.perf_counter() - begun < 5  # the first evaluation alone takes 7 s
+    assert not (folder / "progress.csv").exists()  # it did not wait for the first evaluation
 
 
 def test_one_request_that_comes_twice_within_an_instant_saves_and_ends_the_run(tmp_path):
@@ -167,6 +167,7 @@ def test_rows_that_were_lost_are_written_again(damage, tmp_path):
     assert_same_run(whole, folder)
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="reads /proc")
 def test_the_rows_are_on_the_disk_before_the_checkpoint_that_follows_them(tmp_path, monkeypatch):
     order = []
     fsync = os.fsync

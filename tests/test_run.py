@@ -3,13 +3,18 @@
 import importlib
 import json
 import os
+import platform
 import re
 import shutil
+import subprocess
 import tempfile
+from argparse import Namespace
+from datetime import datetime
 from pathlib import Path
 
 import imageio.v2 as imageio
 import numpy as np
+import psutil
 import pytest
 import torch
 from script_runs import (
@@ -26,9 +31,10 @@ from script_runs import (
 )
 from toy_envs import WRONG
 
+import common.run
 from common.checkpoint import load_checkpoint
-from common.evaluate import write_film
 from common.run import Run
+from envs.drawing import write_film
 
 ONE_OF_EACH = [name for name in ("sac", "rsac") if name in SCRIPTS]
 
@@ -56,8 +62,55 @@ def finished(request, tmp_path_factory):
 def test_a_run_leaves_its_files(finished):
     script, folder, _ = finished
     names = {path.name for path in folder.iterdir() if "tfevents" not in path.name}
-    assert names == {"args.json", "progress.csv", "checkpoint.pt", "replay"}
+    assert names == {"args.json", "run.json", "progress.csv", "checkpoint.pt", "replay"}
     assert json.loads((folder / "args.json").read_text())["env_id"] == env_id(script)
+
+
+def test_a_run_says_where_it_comes_from(finished):
+    _, folder, _ = finished
+    (its,) = json.loads((folder / "run.json").read_text())
+    assert f"--run-dir {folder}" in its["command"]
+    assert its["python"] == platform.python_version()
+    assert its["torch"] == torch.__version__
+    assert its["machine"].startswith(platform.platform())
+    assert datetime.fromisoformat(its["started"]).date() <= datetime.now().date()
+    assert checkpoint(folder)["origins"] == [its]
+
+
+def test_after_a_resume_the_files_say_what_the_run_has_become(tmp_path):
+    folder = train("sac", tiny("sac"), tmp_path)
+    resume("sac", folder, tmp_path, 120)
+    assert json.loads((folder / "args.json").read_text())["total_steps"] == 120
+    first, second = json.loads((folder / "run.json").read_text())
+    assert "--resume" not in first["command"]
+    assert "--resume" in second["command"]
+
+
+def test_a_run_that_cannot_go_on_leaves_its_files_as_they_are(tmp_path):
+    folder = train("sac", tiny("sac"), tmp_path)
+    before = {path: path.read_bytes() for path in folder.glob("*.json")}
+    argv = ["--resume", folder, "--total-steps", 120]
+    assert run("sac", argv, tmp_path, "another_environment").code == 2
+    assert {path: path.read_bytes() for path in folder.glob("*.json")} == before
+
+
+def test_the_commit_is_named_and_whether_files_differ_from_it(tmp_path, monkeypatch):
+    def git(*words):
+        who = ["-c", "user.name=x", "-c", "user.email=x@x"]
+        done = subprocess.run(["git", *who, *words], cwd=tmp_path, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    monkeypatch.setattr(common.run, "__file__", str(tmp_path / "run.py"))
+    (tmp_path / "file").write_text("one")
+    assert common.run.origin()["commit"] is None
+    git("init"), git("add", "."), git("commit", "-m", "x")
+    its = common.run.origin()
+    assert (its["commit"], its["clean"]) == (git("rev-parse", "HEAD"), True)
+    (tmp_path / "file").write_text("two")
+    assert common.run.origin()["clean"] is False
+    monkeypatch.setenv("PATH", "")  # no git on this machine
+    its = common.run.origin()
+    assert (its["commit"], its["clean"]) == (None, None)
 
 
 def test_progress_has_a_row_for_each_evaluation(finished):
@@ -76,7 +129,8 @@ def test_the_last_lines_name_the_return_and_two_commands(finished):
     final, curves, policy = ended.out.strip().split("\n")
     assert final.startswith(f"return {mean:.1f} +- ")
     assert curves == f"curves:  tensorboard --logdir {folder}"
-    assert policy == f"policy:  python {script}.py --evaluate {folder} --video"
+    typed = f"--env-id {env_id(script)} "  # an environment of the user's own
+    assert policy == f"policy:  python {script}.py --evaluate {folder} {typed}--video"
 
 
 def test_the_bar_shows_step_rate_time_left_and_both_returns(finished):
@@ -245,12 +299,35 @@ def test_an_environment_without_a_time_limit_is_cut(tmp_path):
 # ---- Memory ----
 
 
+@pytest.mark.parametrize("name", ["memory.max", "memory/memory.limit_in_bytes"])
+@pytest.mark.parametrize(("limit", "free"), [("1", 0), ("max", None), (str(2**62), None)])
+def test_what_a_container_may_use_bounds_what_is_free(name, limit, free, tmp_path, monkeypatch):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Namespace(available=2**40))
+    monkeypatch.setattr(common.run, "CGROUP", tmp_path)
+    assert common.run.free_memory() == 2**40
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(f"{limit}\n")
+    assert common.run.free_memory() == (2**40 if free is None else free)
+    (tmp_path / name).write_text(f"{2**39}\n")
+    used = psutil.Process().memory_info().rss
+    assert common.run.free_memory() == pytest.approx(2**39 - used, abs=2**25)
+
+
+def test_a_replay_memory_larger_than_the_container_is_refused(tmp_path):
+    (tmp_path / "memory.max").write_text(f"{2**33}\n")
+    argv = tiny("sac", "--buffer-size", "3e8")  # about 10 GiB
+    ended = run("sac", argv, tmp_path, "in_container", str(tmp_path))
+    assert ended.code == 2
+    assert "choose a smaller one" in last_line(ended)
+
+
 def resident(pid):
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ONE_OF_EACH)
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
 def test_memory_is_flat_once_the_buffer_is_full(script, tmp_path):
     """The buffer is full after 500 steps; the run is watched from 2,000 to its end."""
     log, folder = tmp_path / "log", tmp_path / "runs" / "run"
@@ -290,7 +367,7 @@ def test_training_with_video_films_every_tenth_evaluation(tmp_path):
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_evaluate_with_video_films_the_first_episode(script, tmp_path):
     folder = train(script, tiny(script, total=20), tmp_path)
-    argv = ["--evaluate", folder, "--video", "--eval-episodes", 1]
+    argv = ["--evaluate", folder, "--env-id", env_id(script), "--video", "--eval-episodes", 1]
     ended = run(script, argv, tmp_path)
     assert ended.code == 0, ended.err
     length = float(re.search(r"length_mean (\S+)", ended.out).group(1))

@@ -35,14 +35,6 @@ SHARED = [
     ("ReplayBuffer", FEED_FORWARD),
     ("ReplayBuffer", RECURRENT),
 ]
-BANNERS = [
-    "1. Arguments",
-    "2. Replay buffer",
-    "3. Networks",
-    "4. Losses",
-    "5. Update",
-    "6. The run",
-]
 # The share of a script's code lines that its sibling has not, comments and docstrings aside.
 BUDGETS = {
     ("ddpg", "td3"): 0.12,
@@ -157,11 +149,6 @@ def test_shared_arguments_stand_first_in_their_group_in_the_same_order(group, co
             names = re.findall(r'"(--[\w-]+)"', parts[parts.index(group) + 1])
             found.setdefault(tuple(names[:count]), []).append(script)
     assert len(found) == 1, found
-
-
-@pytest.mark.parametrize("script", NAMES)
-def test_sections_stand_in_the_agreed_order(script):
-    assert re.findall(r"^# ---- (.*) ----$", TEXTS[script], re.MULTILINE) == BANNERS
 
 
 @pytest.mark.parametrize(("sibling", "script"), BUDGETS)

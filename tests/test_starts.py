@@ -119,7 +119,7 @@ def test_an_episode_is_played_again_to_where_it_was(memory_input):
 def test_an_environment_that_has_changed_is_refused(tmp_path):
     folder = train("sac", tiny("sac"), tmp_path)
     for mode in ("--resume", "--evaluate"):
-        ended = run("sac", [mode, folder], tmp_path, "another_environment")
+        ended = run("sac", [mode, folder, "--env-id", TOY], tmp_path, "another_environment")
         assert ended.code == 2
         assert "Toy-v0 has changed since the checkpoint" in ended.err
 

@@ -313,7 +313,7 @@ def test_the_papers_tasks_and_algorithms_are_all_in_its_config():
 
 BAD = {
     "an unknown script": (["--scripts", "rsca", "--env-ids", "pendulum-p-v0"], "rsac"),
-    "an unknown environment": (["--scripts", FAKE, "--env-ids", "pendulun-p-v0"], "pendulum-p-v0"),
+    "an unknown environment": (["--scripts", FAKE, "--env-ids", "pendulun-p-v0"], "`pendulum-p`"),
     "nothing to run": (["--scripts", FAKE], "--env-ids"),
     "an index too high": ([*ONE, "--index", "1"], "--index 1"),
     "a config that is not there": (["--config", "nowhere.txt"], "nowhere.txt"),
@@ -334,12 +334,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_input_gives_one_line_within_ten_seconds(what, tmp_path):
+def test_bad_input_gives_one_line_and_exit_code_2(what, tmp_path):
     words, expected = BAD[what]
-    before = time.monotonic()
     code, _, err = run("--log-dir", tmp_path, *words)
-    # On a machine with more work than cores, everything takes longer.
-    assert time.monotonic() - before < 10 * max(1, os.getloadavg()[0] / os.cpu_count())
     assert code == 2
     last = [line for line in err.splitlines() if "error:" in line]
     assert len(last) == 1
@@ -582,6 +579,7 @@ def cluster(monkeypatch):
     cluster.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "of_nodes"),
     [(signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_IGN)],
@@ -607,6 +605,7 @@ def test_a_sweep_on_ray_that_is_stopped_saves_and_repeats_nothing(
     assert set(trace(tmp_path).values()) == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["sac"])
 def test_a_sweep_on_ray_survives_the_death_of_a_node(cluster, tmp_path, script):
     words = ["--scripts", script, "--env-ids", "pendulum-p-v0", "--seeds", 0, 1, 2]
