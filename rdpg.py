@@ -109,8 +109,8 @@ class ReplayBuffer:
         rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
         steps = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + steps * self.num_envs) % self.capacity  # (B, K + T)
-        inside = self.place[around] == self.place[rows, None] + steps
-        b, t = np.nonzero(inside)
+        # Which of them belong to the drawn step's episode: row b, column t.
+        b, t = np.nonzero(self.place[around] == self.place[rows, None] + steps)
         rows = around[b, t]
         learned = t >= context  # the context has no loss
         t -= t.min()  # no padding that all sequences have

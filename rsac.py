@@ -112,8 +112,8 @@ class ReplayBuffer:
         rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
         steps = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + steps * self.num_envs) % self.capacity  # (B, K + T)
-        inside = self.place[around] == self.place[rows, None] + steps
-        b, t = np.nonzero(inside)
+        # Which of them belong to the drawn step's episode: row b, column t.
+        b, t = np.nonzero(self.place[around] == self.place[rows, None] + steps)
         rows = around[b, t]
         learned = t >= context  # the context has no loss
         t -= t.min()  # no padding that all sequences have
@@ -208,6 +208,7 @@ class Agent(nn.Module):
         self.critics_target = copy.deepcopy(self.critics)
         self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
         self.register_buffer("obs_scale", torch.ones(obs_dim))
+        self.register_buffer("reward_scale", torch.ones(()))
         self.device = args.device
         self.to(args.device)
 
@@ -270,6 +271,7 @@ def update(agent, optimizers, batch, args):
     """One gradient step for each network: critics, actor, alpha, then the targets."""
     obs, action, reward, terminated, steps = batch
     obs = obs / agent.obs_scale
+    reward = reward / agent.reward_scale
     alpha = agent.log_alpha.exp().detach()
     # The memories read all sequences, with gradients through the context, too. (B, K + T + 1,
     # feat_dim) becomes a list of steps: `steps` are those to learn, steps + 1 the next ones.
@@ -358,12 +360,10 @@ def main(args):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
             # Not in the papers: the first batch tells how large inputs and rewards are. Large
-            # inputs would saturate the gates. Alpha is a price in rewards: where these are around
-            # -6, an agent that starts with 1 explores too little.
+            # inputs would saturate the gates; for large rewards an alpha of 1 is next to nothing.
             if num_updates == 0:
                 agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
-            if num_updates == 0 and args.alpha is None:
-                agent.log_alpha.data.fill_(batch[2].abs().mean().clamp(min=0.01).log())
+                agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 

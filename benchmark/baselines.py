@@ -1,6 +1,6 @@
 """What needs no learning scores: random actions, no action, and static controllers.
 
-    python -m benchmark.baselines                       writes docs/results/baselines.csv
+    python -m benchmark.baselines                       writes benchmark/results/baselines.csv
     python -m benchmark.baselines --env-ids pendulum-p-v0 --episodes 1000
 
 A static controller answers each observation alone, so what it scores needs no memory. Those below
@@ -54,7 +54,7 @@ def parse_args(argv=None):
     add("--env-ids", nargs="+", default=list(ENV_IDS), metavar="ID", help="environments")
     add("--episodes", type=integer(2), default=100, help="for each figure")
     add("--seed", type=integer(0, 2**31 - 1), default=0, help="of episodes and random actions")
-    add("--out", default="docs/results/baselines.csv", metavar="FILE", help="of the table")
+    add("--out", default="benchmark/results/baselines.csv", metavar="FILE", help="of the table")
     return parser.parse_args(argv)
 
 

@@ -1,8 +1,8 @@
 """Learning curves with error bars and a table of final returns, from the files of runs.
 
     python -m benchmark.plot runs --out docs/_static/curves
-    python -m benchmark.plot runs --collect docs/results/curves     small copies, to commit
-    python -m benchmark.plot docs/results/curves --out docs/_static/curves
+    python -m benchmark.plot runs --collect benchmark/results/curves     small copies, to commit
+    python -m benchmark.plot benchmark/results/curves --out docs/_static/curves
 
 Writes OUT-steps, OUT-time and OUT-iqm as .png and .svg, and OUT.md. Environment, algorithm and seed
 are read from the name of the run folder, <env>__<algorithm>__<seed>, or of the CSV file. Runs whose
@@ -32,7 +32,7 @@ MEMORYLESS = ("sac", "td3", "ddpg")  # on the full state they bound what a memor
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
 MARKERS = "osD^vPX*"
-BASELINES = "docs/results/baselines.csv"
+BASELINES = "benchmark/results/baselines.csv"
 POINTS = 41  # of the curves across tasks
 # Arguments that may differ between the runs of one line.
 FREE = {"seed", "run_dir", "log_dir", "run_name", "device", "num_threads", "resume", "video"}

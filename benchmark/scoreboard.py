@@ -1,36 +1,68 @@
-"""The scoreboard: what each finished run reached, as one table, and where each number comes from.
+"""The scoreboard: what each run reached on the way from no memory to the full state.
 
-    python -m benchmark.scoreboard runs/results --out docs/results/scoreboard
+    python -m benchmark.scoreboard runs/results     takes in new runs, then makes all files anew
+    python -m benchmark.scoreboard                  makes them from what is there
 
-Every run is tested on 100 fresh episodes (--evaluate). Writes OUT.md, the table, and OUT.csv, a row
-for each run. Runs already in OUT.csv are not tested again.
+Each finished run in the folders is tested once on 100 fresh episodes (--evaluate) and its curve is
+copied. In benchmark/results: scoreboard.csv, a row for each run; provenance.md, where each comes
+from; curves/; scoreboard.md, the table; scoreboard.png, the figure.
+
+The floor of a task is the best known without memory: sac.py, or a controller of
+benchmark.baselines. The bound is sac.py on the full state. A seed has solved a task if its final
+return lies at 95 % of the way from floor to bound (pendulums: -200 and -220) and no evaluation of
+the last fifth of its run below 80 %.
 """
 
 import csv
+import io
+import json
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 from benchmark import find_script, read_curve
+from benchmark.plot import collect, read_baselines, read_runs
+from common.checkpoint import write_file
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
-COLUMNS = ("env_id", "algorithm", "seed", "final", "worst", "steps", "minutes", "commit")
+RESULTS = Path(__file__).parent / "results"
+# Task: its full-state version, and the final return that counts as solved if it is agreed.
+TASKS = {
+    "pendulum-p-v0": ("pendulum-v0", -200),
+    "pendulum-va-v0": ("pendulum-v0", -220),
+    "dmc-cartpole-balance-p-v0": ("dmc-cartpole-balance-v0", None),
+    "dmc-cartpole-balance-va-v0": ("dmc-cartpole-balance-v0", None),
+    "dmc-cartpole-swingup-p-v0": ("dmc-cartpole-swingup-v0", None),
+    "dmc-cartpole-swingup-va-v0": ("dmc-cartpole-swingup-v0", None),
+    "reacher-pomdp-v0": ("reacher-mdp-v0", None),
+    "water-maze-simple-pomdp-v0": ("water-maze-simple-mdp-v0", None),
+    "bumps-normal-test-v0": ("bumps-normal-test-mdp-v0", None),
+    "pbc-bumps-normal-pomdp-v0": ("pbc-bumps-normal-mdp-v0", None),
+    "car-p-v0": ("car-mdp-v0", None),
+    "cartpole-continuous-p-v0": ("cartpole-continuous-v0", None),
+}
+MEMORY = ("rsac", "rsac_sharing", "rtd3", "rdpg")  # in this order
+COLUMNS = ("env_id", "algorithm", "seed", "final", "success_rate", "worst", "steps", "minutes")
 TEST_SEED = 1000  # of the fresh episodes
+SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
 
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.scoreboard"
-    parser.add_argument("folder", help="folder with run folders named <env>__<script>__<seed>")
-    parser.add_argument("--out", required=True, help="path and first part of the two files")
+    parser.add_argument("folders", nargs="*", help="with run folders <env>__<script>__<seed>")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--episodes", type=integer(1), default=100, help="test episodes of a run")
     return parser.parse_args(argv)
 
 
+# ---- Runs ----
+
+
 def evaluate_run(folder, episodes):
-    """A row of OUT.csv for one finished run folder."""
+    """A row of scoreboard.csv for one finished run folder."""
     env_id, algorithm, seed = folder.name.split("__")[:3]
     curve = read_curve(folder / "progress.csv")
     last_fifth = curve["global_step"] >= 0.8 * curve["global_step"][-1]
@@ -40,63 +72,193 @@ def evaluate_run(folder, episodes):
     if done.returncode:
         raise UserError(done.stderr.strip().splitlines()[-1])
     words = done.stdout.split()
+    rate = words[words.index("success_rate") + 1] if "success_rate" in words else ""
     return {
         "env_id": env_id,
         "algorithm": algorithm,
         "seed": seed,
         "final": words[words.index("return_mean") + 1],
+        "success_rate": rate,
         "worst": f"{curve['eval_return_mean'][last_fifth].min():.6g}",
-        "steps": int(curve["global_step"][-1]),
+        "steps": str(int(curve["global_step"][-1])),
         "minutes": f"{curve['wall_seconds'][-1] / 60:.1f}",
-        "commit": commit(),
     }
 
 
-def commit():
-    """The commit of this checkout, marked where files have changed since."""
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+def finished(folder):
+    """Whether a run has come to the end of its --total-steps."""
+    args = folder / "args.json"
+    total = json.loads(args.read_text())["total_steps"] if args.exists() else 0
+    return read_curve(folder / "progress.csv")["global_step"][-1] >= total
 
 
-def table(rows):
-    """Markdown: one line for each environment and algorithm, seeds in order."""
-    lines = [
-        "| task | script | final return of each seed | worst late evaluation | steps | minutes |",
-        "|---|---|---|---|---|---|",
-    ]
-    groups = {}
-    for row in sorted(rows, key=lambda row: int(row["seed"])):
-        groups.setdefault((row["env_id"], row["algorithm"]), []).append(row)
-    for (env_id, algorithm), group in sorted(groups.items()):
-        finals = ", ".join(f"{float(row['final']):.4g}" for row in group)
-        worst = min(float(row["worst"]) for row in group)
-        minutes = statistics.median(float(row["minutes"]) for row in group)
-        steps = f"{int(group[0]['steps']):,}"
-        cells = (f"`{env_id}`", f"`{algorithm}`", finals, f"{worst:.4g}", steps, f"{minutes:.1f}")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+def take_in(folders, rows, out, episodes):
+    """Adds the new runs in `folders` to `rows` and their curves to out/curves."""
+    known = {(row["env_id"], row["algorithm"], row["seed"]) for row in rows}
+    for path in map(Path, folders):
+        if not path.is_dir():
+            raise UserError(f"there is no folder {path}")
+        for folder in sorted(file.parent for file in path.glob("*__*__*/progress.csv")):
+            if tuple(folder.name.split("__")[:3]) in known:
+                continue
+            if not finished(folder):
+                print(f"not finished: {folder}", file=sys.stderr)
+                continue
+            rows.append(evaluate_run(folder, episodes))
+            collect(read_runs([folder / "progress.csv"], print), out / "curves")
+            write_rows(out / "scoreboard.csv", rows)
+            print(*rows[-1].values())
+
+
+def read_rows(path):
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(path, rows):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(sorted(rows, key=lambda r: (r["env_id"], r["algorithm"], int(r["seed"]))))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, text.getvalue().encode())
+
+
+# ---- Floor, bound, solved ----
+
+
+def finals(rows, env_id, algorithm):
+    return [float(r["final"]) for r in rows if (r["env_id"], r["algorithm"]) == (env_id, algorithm)]
+
+
+def floor_of(rows, controllers, env_id):
+    """(return, by whom) of the best without memory; None if nothing was measured."""
+    known = dict(controllers.get(env_id, {}))
+    if sac := finals(rows, env_id, "sac"):
+        known["sac"] = statistics.fmean(sac)
+    return max(((value, name) for name, value in known.items()), default=None)
+
+
+def bound_of(rows, env_id):
+    values = finals(rows, TASKS[env_id][0], "sac")
+    return statistics.fmean(values) if values else None
+
+
+def is_solved(row, floor, bound):
+    agreed = TASKS[row["env_id"]][1]
+    needed = floor + SOLVED * (bound - floor) if agreed is None else agreed
+    return float(row["final"]) >= needed and float(row["worst"]) >= floor + DIP * (bound - floor)
+
+
+def summary(rows, controllers):
+    """One dict for each task and recurrent script that was run, in the order of the table."""
+    lines = []
+    for env_id in TASKS:
+        floor, bound = floor_of(rows, controllers, env_id), bound_of(rows, env_id)
+        for algorithm in MEMORY:
+            group = [r for r in rows if (r["env_id"], r["algorithm"]) == (env_id, algorithm)]
+            if not group:
+                continue
+            values = [float(row["final"]) for row in group]
+            line = {"env_id": env_id, "algorithm": algorithm, "finals": values}
+            line |= {"floor": floor, "bound": bound, "share": None, "solved": None}
+            line["worst"] = min(float(row["worst"]) for row in group)
+            line["steps"] = max(int(row["steps"]) for row in group)
+            line["minutes"] = statistics.median(float(row["minutes"]) for row in group)
+            rates = [float(row["success_rate"]) for row in group if row["success_rate"]]
+            line["success"] = statistics.fmean(rates) if rates else None
+            if floor and bound is not None:
+                line["share"] = (statistics.fmean(values) - floor[0]) / (bound - floor[0])
+                line["solved"] = sum(is_solved(row, floor[0], bound) for row in group)
+            lines.append(line)
+    return lines
+
+
+# ---- What is written ----
+
+
+def table(lines):
+    """Markdown: one line for each task and script, finals in the order of the seeds."""
+    head = ("task", "floor", "full state", "script", "final return of each seed", "of the way")
+    head += ("worst late", "solved", "steps", "minutes")
+    text = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for line in lines:
+        floor = "-" if line["floor"] is None else f"{line['floor'][0]:.4g} ({line['floor'][1]})"
+        bound = "-" if line["bound"] is None else f"{line['bound']:.4g}"
+        share = "-" if line["share"] is None else f"{100 * line['share']:.0f} %"
+        solved = "-" if line["solved"] is None else f"{line['solved']} of {len(line['finals'])}"
+        values = ", ".join(f"{value:.4g}" for value in line["finals"])
+        if line["success"] is not None:
+            values += f" (success {line['success']:.2f})"
+        cells = (f"`{line['env_id']}`", floor, bound, f"`{line['algorithm']}`", values, share)
+        cells += (f"{line['worst']:.4g}", solved, f"{line['steps']:,}", f"{line['minutes']:.1f}")
+        text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text) + "\n"
+
+
+def provenance(rows, out):
+    """Markdown: commit, time, machine and command of each run, from its curve's head."""
+    text = ["| run | commit | started | machine | command |", "|---" * 5 + "|"]
+    for row in rows:
+        name = "__".join((row["env_id"], row["algorithm"], row["seed"]))
+        path = out / "curves" / f"{name}.csv"
+        lines = path.read_text().splitlines() if path.exists() else []
+        for origin in (json.loads(line[2:]) for line in lines if line.startswith("#")):
+            commit = (origin["commit"] or "unknown")[:12]
+            commit += " with changes" if origin["clean"] is False else ""
+            machine = f"{origin['machine']}, torch {origin['torch']}"
+            cells = (f"`{name}`", commit, origin["started"], machine, f"`{origin['command']}`")
+            text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text) + "\n"
+
+
+def draw(lines, rows, out):
+    """A grid of tasks: one line for each seed of rsac.py, between floor and bound."""
+    from matplotlib import pyplot as plt
+
+    known = {line["env_id"]: line for line in lines if line["algorithm"] == "rsac"}
+    figure, grid = plt.subplots(3, 4, figsize=(12, 7.5), layout="constrained")
+    for axes, env_id in zip(grid.flat, TASKS, strict=True):
+        axes.set_title(env_id, fontsize=9)
+        axes.tick_params(labelsize=8)
+        line = known.get(env_id)
+        if line is None:
+            axes.text(0.5, 0.5, "not run yet", ha="center", transform=axes.transAxes, color="grey")
+            continue
+        for row in rows:
+            if (row["env_id"], row["algorithm"]) != (env_id, "rsac"):
+                continue
+            curve = read_curve(out / "curves" / f"{env_id}__rsac__{row['seed']}.csv")
+            axes.plot(curve["global_step"] / 1000, curve["eval_return_mean"], color="C0", lw=0.9)
+        if line["floor"] is not None:
+            axes.axhline(line["floor"][0], color="C7", ls="--", lw=1)
+        if line["bound"] is not None:
+            axes.axhline(line["bound"], color="C2", ls="--", lw=1)
+    for axes in grid[-1]:
+        axes.set_xlabel("thousand env steps", fontsize=8)
+    styles = (("C0", "-", "rsac.py, one line a seed"), ("C7", "--", "best without memory"))
+    styles += (("C2", "--", "sac.py on the full state"),)
+    handles = [plt.Line2D([], [], color=c, ls=ls, label=text) for c, ls, text in styles]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=110, format="png")
+    plt.close(figure)
+    write_file(out / "scoreboard.png", picture.getvalue())
 
 
 def main(args):
-    out = Path(args.out)
-    rows = []
-    if out.with_suffix(".csv").exists():
-        with open(out.with_suffix(".csv"), newline="") as file:
-            rows = list(csv.DictReader(file))
-    known = {(row["env_id"], row["algorithm"], row["seed"]) for row in rows}
-    folders = sorted(path.parent for path in Path(args.folder).glob("*__*__*/progress.csv"))
-    if not folders:
-        raise UserError(f"{args.folder} has no run folders")
-    for folder in folders:
-        if tuple(folder.name.split("__")[:3]) not in known:
-            rows.append(evaluate_run(folder, args.episodes))
-            print(*rows[-1].values())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with open(out.with_suffix(".csv"), "w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(rows, key=lambda row: tuple(map(str, row.values()))))
-    out.with_suffix(".md").write_text(table(rows))
+    rows = read_rows(args.out / "scoreboard.csv")
+    take_in(args.folders, rows, args.out, args.episodes)
+    if not rows:
+        raise UserError("there are no runs yet; name a folder with finished ones")
+    rows = read_rows(args.out / "scoreboard.csv")  # in their order
+    lines = summary(rows, read_baselines(args.out / "baselines.csv"))
+    write_file(args.out / "scoreboard.md", table(lines).encode())
+    write_file(args.out / "provenance.md", provenance(rows, args.out).encode())
+    draw(lines, rows, args.out)
+    print(table(lines))
 
 
 if __name__ == "__main__":

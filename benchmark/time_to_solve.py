@@ -3,7 +3,7 @@
     python -m benchmark.time_to_solve --script rsac --env-id pendulum-p-v0 --threshold -200 \\
         --seeds 0 1 2 3 4 -- --eval-every 500
     python -m benchmark.time_to_solve --script rsac --env-id pendulum-va-v0 --threshold -230 \\
-        --seeds 0 1 2 --read docs/results/curves
+        --seeds 0 1 2 --read benchmark/results/curves
 
 The second form trains nothing: it reads what the runs of a sweep, or copies of them, have left.
 

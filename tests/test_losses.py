@@ -122,6 +122,7 @@ def test_a_terminated_episode_is_worth_its_last_reward_a_truncated_one_what_woul
         agent.critics_target.forward = ten_times
         if script in RECURRENT:
             agent.obs_scale.fill_(1)
+            getattr(agent, "reward_scale", torch.ones(1)).fill_(1)
             rnn = agent.critics_target.rnn
             rnn.forward = lambda obs, hidden=None: (
                 torch.cat([type(rnn).forward(rnn, obs)[0][..., :-2], obs], dim=-1),

@@ -582,7 +582,9 @@ def test_a_growing_file_is_read_up_to_now(tmp_path):
 # ---- The figures of the docs ----
 
 PAGES = {path.name: path.read_text() for path in (ROOT / "docs").glob("*.md")}
-COMMAND = re.compile(r"^python -m benchmark\.plot (docs/results.*--out docs/_static/.*)$", re.M)
+COMMAND = re.compile(
+    r"^python -m benchmark\.plot (benchmark/results.*--out docs/_static/.*)$", re.M
+)
 FIGURES = [(name, words) for name, page in PAGES.items() for words in COMMAND.findall(page)]
 
 

@@ -415,6 +415,8 @@ class Reference:
                 action, log_prob = self.next_action(m)
                 value = min(self.values(self.agent.critics_target, m, action, 1))
                 y = self.reward[m, 0]
+                if self.entropy:
+                    y = y / self.agent.reward_scale
                 if not self.terminated[m, 0]:
                     y = y + self.args.gamma * (value - alpha * log_prob)
             for q in self.values(self.agent.critics, m, self.action[m]):
@@ -470,6 +472,8 @@ def test_one_update_equals_loops_over_time(script, length, context, monkeypatch)
     argv = ["--lr", "1e-2", "--tau", "0.3", "--gamma", "0.8"]
     module, args, agent, optimizers = make(script, *argv)
     agent.obs_scale[:] = torch.linspace(0.5, 2, OBS)
+    if script.startswith("rsac"):
+        agent.reward_scale.fill_(3)
     batch = draw_batch([5, 3, 1, 2], 12, length, context)
     assert 0 < batch[3].sum() < len(batch[3])
     noises = torch.randn(2, len(batch[4]), ACT, dtype=torch.double)

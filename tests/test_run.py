@@ -18,6 +18,7 @@ import psutil
 import pytest
 import torch
 from script_runs import (
+    RECURRENT,
     SCRIPTS,
     checkpoint,
     env_id,
@@ -176,26 +177,44 @@ def test_a_checkpoint_holds_all_that_was_promised(finished):
 
 
 @pytest.mark.parametrize("script", [name for name in SCRIPTS if "sac" in name])
-def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_the_size_of_the_rewards_or_at_one(
-    script, tmp_path, monkeypatch
-):
-    module, seen = importlib.import_module(script), []
+def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_one(script, tmp_path, monkeypatch):
+    module, alphas = importlib.import_module(script), []
     real = module.update
 
     def watched(agent, optimizers, batch, args):
-        seen.append((agent.log_alpha.exp().item(), batch[2].abs().mean().item()))
+        alphas.append(agent.log_alpha.exp().item())
         return real(agent, optimizers, batch, args)
 
     monkeypatch.setattr(module, "update", watched)
-    for name, more in (("learned", []), ("fixed", ["--alpha", "0.3"])):
-        seen.clear()
-        argv = tiny(script, "--updates-per-step", 1, "--run-dir", tmp_path / name, total=30)
+    for start, more in ((1.0, []), (0.3, ["--alpha", "0.3"])):
+        alphas.clear()
+        argv = tiny(script, "--updates-per-step", 1, "--run-dir", tmp_path / str(start), total=30)
         assert not module.main(module.parse_args([*argv, *more]))
-        alphas, sizes = zip(*seen, strict=True)
-        start = sizes[0] if script.startswith("rsac") else 1.0
-        assert alphas[0] == pytest.approx(0.3 if name == "fixed" else start, rel=1e-4)
-        assert (len(set(alphas)) == 1) == (name == "fixed")
-        assert abs(sizes[0] - 1) > 0.1, "else nothing is shown"
+        assert alphas[0] == pytest.approx(start)
+        assert (len(set(alphas)) == 1) == (start == 0.3)
+
+
+@pytest.mark.parametrize("script", RECURRENT)
+def test_the_first_batch_sets_the_scales_of_inputs_and_rewards(script, tmp_path, monkeypatch):
+    module, seen = importlib.import_module(script), []
+    real = module.update
+
+    def watched(agent, optimizers, batch, *rest):
+        scale = getattr(agent, "reward_scale", torch.ones(()))
+        seen.append((batch[0], batch[2], agent.obs_scale.clone(), scale.clone()))
+        return real(agent, optimizers, batch, *rest)
+
+    monkeypatch.setattr(module, "update", watched)
+    assert not module.main(module.parse_args([*tiny(script), "--run-dir", str(tmp_path / "run")]))
+    obs, reward, *scales = seen[0]
+    torch.testing.assert_close(scales[0], obs.abs().amax(dim=(0, 1)).clamp(min=0.1))
+    if script.startswith("rsac"):
+        torch.testing.assert_close(scales[1], reward.abs().mean())
+        assert abs(scales[1] - 1) > 0.1, "else nothing is shown"
+    assert len(seen) > 9
+    for *_, obs_scale, reward_scale in seen:
+        assert torch.equal(obs_scale, scales[0])
+        assert torch.equal(reward_scale, scales[1])
 
 
 # ---- Machine trouble ----

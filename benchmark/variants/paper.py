@@ -73,9 +73,9 @@ OBS_SCALE = (
     "agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))\n",
     "pass  # inputs as they are\n",
 )
-ALPHA = (
-    "agent.log_alpha.data.fill_(batch[2].abs().mean().clamp(min=0.01).log())\n",
-    "pass  # it starts at 1\n",
+REWARD_SCALE = (
+    "agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))\n",
+    "pass  # rewards as they are\n",
 )
 # What all four have, but their networks.
 COMMON = (DEFAULTS, WHOLE_EPISODES, OBS_SCALE)

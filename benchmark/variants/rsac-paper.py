@@ -1,6 +1,6 @@
 """rsac.py as in Yang & Nguyen 2021 (arXiv:2110.12628v1); paper.py says how."""
 
-from paper import ALPHA, COMMON, OWN_MEMORIES
+from paper import COMMON, OWN_MEMORIES, REWARD_SCALE
 from variant import changed
 
-exec(changed(__file__, *COMMON, OWN_MEMORIES, ALPHA))
+exec(changed(__file__, *COMMON, OWN_MEMORIES, REWARD_SCALE))

@@ -1,0 +1,92 @@
+"""The scoreboard: floors, bounds, what counts as solved; its files are those of the data."""
+
+import csv
+import json
+
+import pytest
+from script_runs import ROOT, tiny, train
+
+from benchmark import scoreboard
+from common.errors import UserError
+
+TASK, FULL = "pendulum-p-v0", "pendulum-v0"
+OTHER, OTHER_FULL = "reacher-pomdp-v0", "reacher-mdp-v0"
+
+
+def row(env_id, algorithm, seed, final, worst=None, rate=""):
+    worst = final if worst is None else worst
+    values = (env_id, algorithm, str(seed), str(final), rate, str(worst), "1000", "2.0")
+    return dict(zip(scoreboard.COLUMNS, values, strict=True))
+
+
+def test_the_floor_is_the_best_without_memory_and_the_bound_the_mean_on_the_full_state():
+    rows = [row(TASK, "sac", 0, -900), row(TASK, "sac", 1, -1000), row(TASK, "rsac", 0, -100)]
+    rows += [row(FULL, "sac", 0, -150), row(FULL, "sac", 1, -130)]
+    controllers = {TASK: [("random", -1200.0), ("static", -1100.0)]}
+    assert scoreboard.floor_of(rows, controllers, TASK) == (-950, "sac")
+    assert scoreboard.floor_of(rows, {TASK: [("static", -800.0)]}, TASK) == (-800, "static")
+    assert scoreboard.floor_of([], {}, TASK) is None
+    assert scoreboard.bound_of(rows, TASK) == -140
+    (line,) = scoreboard.summary(rows, controllers)
+    assert line["share"] == pytest.approx(850 / 810)
+
+
+@pytest.mark.parametrize(
+    ("final", "worst", "solved"),
+    [(-5.2, -5.9, 1), (-5.26, -5.9, 0), (-5.2, -6.1, 0), (-4.9, -4.9, 1)],
+)
+def test_a_seed_has_solved_a_task_at_the_end_and_without_dips(final, worst, solved):
+    """From -10 to -5: 95 % of the way is -5.25, 80 % is -6."""
+    rows = [row(OTHER, "sac", 0, -10), row(OTHER_FULL, "sac", 0, -5)]
+    (line,) = scoreboard.summary([*rows, row(OTHER, "rsac", 0, final, worst)], {})
+    assert line["solved"] == solved
+
+
+def test_the_pendulum_is_solved_at_an_agreed_return():
+    rows = [row(TASK, "sac", 0, -1000), row(FULL, "sac", 0, -150)]
+    rows += [row(TASK, "rsac", 0, -199), row(TASK, "rsac", 1, -201)]
+    (line,) = scoreboard.summary(rows, {})
+    assert line["solved"] == 1
+
+
+def test_a_task_without_floor_or_bound_has_dashes():
+    lines = scoreboard.summary([row(TASK, "rsac", 3, -170.123, rate="0.5")], {})
+    text = scoreboard.table(lines).splitlines()[-1]
+    cells = text.strip("| ").split(" | ")
+    assert cells[:3] == [f"`{TASK}`", "-", "-"]
+    assert cells[4] == "-170.1 (success 0.50)"
+    assert cells[5] == cells[7] == "-"
+
+
+def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path, capsys):
+    runs, out = tmp_path / "runs", tmp_path / "results"
+    name = "toy_envs_Toy-v0__sac__0"
+    train("sac", tiny("sac"), tmp_path, f"{name}__now")
+    unfinished = train("sac", tiny("sac"), tmp_path, "toy_envs_Toy-v0__sac__1__now")
+    args = json.loads((unfinished / "args.json").read_text())
+    (unfinished / "args.json").write_text(json.dumps(args | {"total_steps": 10**6}))
+    words = [str(runs), "--out", str(out), "--episodes", "3"]
+    scoreboard.main(scoreboard.parse_args(words))
+    assert f"not finished: {unfinished}" in capsys.readouterr().err
+    (tested,) = csv.DictReader((out / "scoreboard.csv").read_text().splitlines())
+    assert (tested["env_id"], tested["algorithm"], tested["seed"]) == tuple(name.split("__"))
+    assert float(tested["final"]) == pytest.approx(float(tested["final"]))
+    before = {path.name: path.read_bytes() for path in out.glob("*.*")}
+    assert before.keys() == {"scoreboard.csv", "scoreboard.md", "scoreboard.png", "provenance.md"}
+    assert f"| `{name}` |" in (out / "provenance.md").read_text()
+    scoreboard.main(scoreboard.parse_args(words))
+    assert before == {path.name: path.read_bytes() for path in out.glob("*.*")}
+
+
+def test_what_cannot_be_shown_is_one_line(tmp_path):
+    for words in ([], [str(tmp_path / "nowhere")]):
+        with pytest.raises(UserError, match=r"no runs yet|no folder"):
+            scoreboard.main(scoreboard.parse_args([*words, "--out", str(tmp_path / "out")]))
+
+
+def test_the_table_of_the_results_page_is_that_of_the_data():
+    rows = scoreboard.read_rows(scoreboard.RESULTS / "scoreboard.csv")
+    controllers = scoreboard.read_baselines(scoreboard.RESULTS / "baselines.csv")
+    table = scoreboard.table(scoreboard.summary(rows, controllers))
+    assert (scoreboard.RESULTS / "scoreboard.md").read_text() == table
+    assert table in (ROOT / "docs" / "results.md").read_text()
