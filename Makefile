@@ -10,8 +10,9 @@ train: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/python -m pytest
 
+# Each file on one worker: two clusters of Ray at a time would disturb each other.
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --dist loadfile
 
 test-all: test test-slow
 

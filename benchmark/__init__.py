@@ -16,6 +16,7 @@ from common.errors import UserError
 ROOT = Path(__file__).resolve().parent.parent
 RECURRENT = ("rsac", "rdpg", "rtd3", "rsac_sharing")
 COLUMNS = ("global_step", "wall_seconds", "eval_return_mean")  # of progress.csv, those read here
+LARGEST = 1e100  # of a number in a file; sums and axes of plots overflow far beyond
 LAST = 0.1  # part of a run whose evaluations make its final return; one alone is noisy
 
 
@@ -126,9 +127,10 @@ def read_curve(path):
         except (ValueError, IndexError):
             number = next(k for k, line in enumerate(lines, first) if not _is_number(line, place))
             raise ValueError(f"line {number} has no number for {name}") from None
-        if not np.isfinite(columns[name]).all():
-            number = first + int(np.argmin(np.isfinite(columns[name])))
-            raise ValueError(f"line {number} has no finite {name}")
+        usable = np.abs(columns[name]) < LARGEST  # not so of NaN
+        if not usable.all():
+            number = first + int(np.argmin(usable))
+            raise ValueError(f"line {number} has no usable {name}")
     if (np.diff(columns["global_step"]) <= 0).any():
         number = first + 1 + int(np.argmax(np.diff(columns["global_step"]) <= 0))
         raise ValueError(f"line {number} does not come after the line before it")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import COLUMNS, file_name, final_return, read_curve
+from benchmark import COLUMNS, LARGEST, file_name, final_return, read_curve
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 from envs.table import find
@@ -129,7 +129,10 @@ def read_origins(path):
     """Where a run comes from: run.json beside progress.csv, or comments in a collected curve."""
     if path.name != "progress.csv":
         return [line[2:] for line in path.read_text().splitlines() if line.startswith("# ")]
-    return [json.dumps(origin) for origin in read_json(path.with_name("run.json")) or []]
+    origins = read_json(path.with_name("run.json"))
+    if not isinstance(origins, list | None):
+        raise ValueError("run.json is damaged: it is no list")
+    return [json.dumps(origin) for origin in origins or []]
 
 
 def split_settings(runs, say):
@@ -212,6 +215,8 @@ def read_baselines(path):
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
                 bar = row["controller"], float(row["mean"])
+                if not abs(bar[1]) < LARGEST:
+                    raise ValueError(row["mean"])
                 bars.setdefault(file_name(row["env_id"]), []).append(bar)
     except (KeyError, ValueError, TypeError) as error:
         raise UserError(f"--baselines {path} is not a table of benchmark.baselines") from error

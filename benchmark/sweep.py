@@ -144,7 +144,7 @@ class Run:
             return self.total_steps
         try:
             return int(json.loads((self.folder / "args.json").read_text())["total_steps"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
             return None
 
     def curve(self):
@@ -298,7 +298,8 @@ def made_with(log):
             words = shlex.split(file.readline())
     except (OSError, ValueError):
         return None
-    return words[1:] if words[:2] == ["$", "python"] and "--resume" not in words else None
+    starts = len(words) > 2 and words[:2] == ["$", "python"] and "--resume" not in words
+    return words[1:] if starts else None
 
 
 # ---- 2. Starting one run ----

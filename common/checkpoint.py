@@ -58,7 +58,7 @@ def load_checkpoint(path, script, device="cpu"):
     """The state saved at `path`, a checkpoint file or a run folder, with tensors on `device`.
 
     Raises UserError if it is damaged, of another script (None: any will do) or version, or not a
-    checkpoint of ours. Nothing in the file is ever executed.
+    checkpoint of ours. Nothing in the file is executed; what it names may be.
     """
     check_device(device)
     path = Path(path)
@@ -77,7 +77,7 @@ def load_checkpoint(path, script, device="cpu"):
             state = torch.load(io.BytesIO(body), map_location=device, weights_only=True)
     except Exception as error:  # a crafted file can fail in many ways
         raise UserError(f"{path} is refused: it holds something other than plain data") from error
-    if not isinstance(state, dict) or state.get("version") != VERSION:
+    if not isinstance(state, dict) or state.get("version") != VERSION or "script" not in state:
         raise UserError(f"{path} is of another version of this project, not {VERSION}")
     if script is not None and state["script"] != script:
         name = state["script"]

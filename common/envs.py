@@ -80,7 +80,7 @@ def _make(env_id, render_mode):
         raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
     except gym.error.Error as error:
         hint = NOT_YOURS.format(package) if package in OURS else "`python -m envs` lists ours"
-        raise UserError(f"unknown environment '{env_id}': {error}; {hint}") from error
+        raise UserError(f"unknown environment '{env_id}': {error} {hint}") from error
     except (UserError, RunError):
         raise
     except Exception as error:  # of the environment's own code

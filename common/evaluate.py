@@ -86,13 +86,12 @@ def evaluate_checkpoint(args, script, make_agent):
     results = evaluate(agent, envs, seeds, film)
     envs.close()
     returns = results["returns"]
-    words = f"episodes {len(returns)}  return_mean {statistics.fmean(returns):.6g}"
-    words += f"  return_std {statistics.pstdev(returns):.6g}"
-    words += f"  return_min {min(returns):.6g}  return_max {max(returns):.6g}"
-    words += f"  length_mean {statistics.fmean(results['lengths']):.6g}"
+    numbers = {"episodes": len(returns), "return_mean": statistics.fmean(returns)}
+    numbers |= {"return_std": statistics.pstdev(returns), "return_min": min(returns)}
+    numbers |= {"return_max": max(returns), "length_mean": statistics.fmean(results["lengths"])}
     if results["successes"]:
-        words += f"  success_rate {statistics.fmean(results['successes']):.6g}"
-    print(words)
+        numbers["success_rate"] = statistics.fmean(results["successes"])
+    print("  ".join(f"{name} {number:.6g}" for name, number in numbers.items()))
     if film:
         print(f"film: {film}", file=sys.stderr)
 
@@ -101,16 +100,21 @@ def load_agent(args, script, make_agent):
     """The agent of the checkpoint `args.evaluate` and environments for it."""
     state = load_checkpoint(args.evaluate, script, args.device)
     free = ("evaluate", "eval_episodes", "video", "seed", "device", "num_threads")
-    refuse_conflicts(args, state["args"], free)
-    env_id = state["args"]["env_id"]
-    if foreign_module(env_id) and "env_id" not in args.typed:
-        words = f"{args.evaluate} names an environment of your own, whose module would be imported"
-        raise UserError(f"{words}; if you want that, add --env-id {env_id}")
-    saved = Namespace(**state["args"] | {name: getattr(args, name) for name in free})
-    set_up_torch(saved)
-    envs = make_eval_envs(saved, film=args.video)
-    envs.envs[0].check_shapes(state["envs"][0])
-    obs_shape, (action_dim,) = envs.envs[0].shapes()
-    agent = make_agent(obs_shape[0] if len(obs_shape) == 1 else tuple(obs_shape), action_dim, saved)
-    agent.load_state_dict(state["agent"])
+    try:
+        refuse_conflicts(args, state["args"], free)
+        env_id = state["args"]["env_id"]
+        if foreign_module(env_id) and "env_id" not in args.typed:
+            words = f"{args.evaluate} names an environment in a module of your own, to be imported"
+            raise UserError(f"{words}; if you want that, add --env-id {env_id}")
+        saved = Namespace(**state["args"] | {name: getattr(args, name) for name in free})
+        set_up_torch(saved)
+        envs = make_eval_envs(saved, film=args.video)
+        envs.envs[0].check_shapes(state["envs"][0])
+        obs_shape, (action_dim,) = envs.envs[0].shapes()
+        obs_shape = obs_shape[0] if len(obs_shape) == 1 else tuple(obs_shape)
+        agent = make_agent(obs_shape, action_dim, saved)
+        agent.load_state_dict(state["agent"])
+    except (AttributeError, LookupError, RuntimeError, TypeError) as error:
+        words = f"{type(error).__name__}: {error!s:.200}"
+        raise UserError(f"{args.evaluate} does not fit {script}.py as it is: {words}") from error
     return agent, envs

@@ -95,16 +95,6 @@ class Run:
             raise UserError(f"--total-steps {args.total_steps} is {words}")
         return saved
 
-    def _make_folder(self):
-        args = self.args
-        env = args.env_id.replace(":", "_").replace("/", "_")
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        self.folder = Path(args.run_dir or f"runs/{env}__{self.script}__{args.seed}__{stamp}")
-        if self.folder.exists():
-            words = f"choose another --run-dir or --resume {self.folder}"
-            raise UserError(f"{self.folder} exists; {words}")
-        self.folder.mkdir(parents=True)
-
     def _write_settings(self):
         """Writes args.json and run.json, which a resumed run replaces by newer ones."""
         for name, content in (("run", self.origins), ("args", self._settings())):
@@ -147,7 +137,13 @@ class Run:
         args = self.args
         self.eval_envs = make_eval_envs(args, film=args.video)
         if not args.resume:
-            self._make_folder()
+            env = args.env_id.replace(":", "_").replace("/", "_")
+            name = f"{env}__{self.script}__{args.seed}__{datetime.now():%Y%m%d-%H%M%S}"
+            self.folder = Path(args.run_dir or f"runs/{name}")
+            if self.folder.exists():
+                words = f"choose another --run-dir or --resume {self.folder}"
+                raise UserError(f"{self.folder} exists; {words}")
+            self.folder.mkdir(parents=True)
         self.replay_files = ReplayFiles(self.folder)
         if args.resume:
             progress = self._restore(progress)

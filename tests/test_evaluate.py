@@ -8,6 +8,7 @@ import pytest
 import torch
 from script_runs import RECURRENT, SCRIPTS, checkpoint, env_id, progress, run, tiny, train
 
+from common.checkpoint import save_checkpoint
 from common.envs import make_envs
 from common.errors import UserError
 from common.evaluate import SIDE_BY_SIDE, evaluate, load_agent, make_eval_envs
@@ -148,3 +149,40 @@ def test_the_module_of_an_environment_is_imported_only_if_its_id_is_typed(tmp_pa
     argv = ["--evaluate", str(folder), "--env-id", env_id("sac")]
     load_agent(module.parse_args(argv), "sac", module.Agent)
     assert set(imported) == {"toy_envs"}
+
+
+def change(state, **args):
+    state["args"] |= args
+
+
+MISFITS = {
+    "networks of another size": lambda state: change(state, hidden_dims=[9]),
+    "an argument that is missing": lambda state: state["args"].pop("hidden_dims"),
+    "a network that is missing": lambda state: state["agent"].popitem(),
+    "no networks": lambda state: state.pop("agent"),
+    "no arguments": lambda state: state.pop("args"),
+    "arguments that are none": lambda state: state.update(args=[1, 2]),
+    "no environment": lambda state: state["args"].pop("env_id"),
+    "an environment that is none": lambda state: change(state, env_id=5),
+    "an environment that nobody has": lambda state: change(state, env_id="nope-v0"),
+    "an environment of other shapes": lambda state: change(state, env_id="pendulum-v0"),
+    "no state of the environments": lambda state: state.update(envs=[]),
+    "no script": lambda state: state.pop("script"),
+    "another version": lambda state: state.update(version=1),
+}
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory):
+    return train("sac", tiny("sac", env="pendulum-p-v0"), tmp_path_factory.mktemp("pendulum"))
+
+
+@pytest.mark.parametrize("what", MISFITS)
+def test_a_checkpoint_that_does_not_fit_the_script_gives_one_line(what, pendulum, tmp_path):
+    state = checkpoint(pendulum)
+    MISFITS[what](state)
+    save_checkpoint(tmp_path, state)
+    ended = run("sac", ["--evaluate", tmp_path], tmp_path)
+    assert ended.code == 2
+    (line,) = [x for x in ended.err.splitlines() if "threads, seed" not in x]
+    assert line.startswith("sac.py: error: ")

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from script_runs import ROOT, env_id, tiny, train
 
+import envs.__main__
 from benchmark import film, open_run
+from common.errors import UserError
 
 
 @pytest.mark.parametrize("script", ["sac", "rsac", "conv_sac"])
@@ -79,3 +81,18 @@ def test_bad_input_gives_one_line_and_exit_code_2(what, tmp_path):
     *_, last = done.stderr.splitlines()
     assert expected in last
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".mp4"])
+def test_an_episode_of_random_actions_is_filmed(suffix, tmp_path):
+    path = tmp_path / f"clip{suffix}"
+    envs.__main__.main(["pendulum-v0", "--video", str(path), "--steps", "4"])
+    assert len(imageio.imread(path)) == 5
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_pygame_a_film_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(UserError, match="drawing needs pygame"):
+        envs.__main__.main(["pendulum-v0", "--video", str(tmp_path / "clip.gif")])
+    assert list(tmp_path.iterdir()) == []

@@ -27,10 +27,13 @@ def learn(script, probe, tmp_path):
     return read_curve(tmp_path / "run" / "progress.csv")["eval_return_mean"][-1] / BEST[probe]
 
 
+SOLVES = [(script, probe) for script in RECURRENT for probe in BEST]
+SOLVES = [pair for pair in SOLVES if pair[0] == "rsac" or pair[1] != "CueRecall50"]  # minutes each
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # minutes on a machine that does something else, too
-@pytest.mark.parametrize("script", RECURRENT)
-@pytest.mark.parametrize("probe", BEST)
+@pytest.mark.parametrize(("script", "probe"), SOLVES)
 def test_a_script_with_memory_solves_the_probe(script, probe, tmp_path):
     assert learn(script, probe, tmp_path) >= SOLVED
 

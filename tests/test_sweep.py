@@ -411,6 +411,23 @@ def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
         sweep.take(it)
 
 
+@pytest.mark.parametrize("line", ["", "$", "$ python", "$ python 'x", "\x00\xff"])
+def test_a_log_without_a_command_says_nothing_about_its_run(line, tmp_path):
+    (tmp_path / "log").write_text(f"{line}\n")
+    assert sweep.made_with(tmp_path / "log") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "5", "{", '{"total_steps": Infinity}', '{"total_steps": null}']
+)
+def test_damaged_arguments_do_not_tell_how_far_a_run_goes(text, tmp_path):
+    (it,) = sweep.make_runs(parse_args([*ONE, "--log-dir", str(tmp_path)]))
+    it.folder.mkdir()
+    (it.folder / "args.json").write_text(text)
+    assert it.target() is None
+    assert not it.finished()
+
+
 def test_the_time_that_an_index_waits_for_a_lock_is_not_that_of_the_run(tmp_path):
     (tmp_path / "clock.py").write_text(
         "import time, psutil\nfrom pathlib import Path\n"
