@@ -8,8 +8,8 @@ import gymnasium as gym
 import numpy as np
 
 from common.errors import RunError, UserError
-from envs.table import ENVS, register
-from envs.wrappers import RnnInput, SeededEpisodes, say_once
+from envs.table import register
+from envs.wrappers import RnnInput, SeededEpisodes, flatten, say_once
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
 
@@ -54,12 +54,14 @@ def make_envs(args, num_envs, seed=0, render_mode=None):
 def make_env(env_id, seed=0, render_mode=None, memory_input=None):
     """One environment.
 
-    env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own.
+    env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own. Observations
+    are made flat where they are no pictures.
     seed: of the sequence of episodes, see `SeededEpisodes`.  memory_input: see `RnnInput`.
     """
     env = _make(env_id, render_mode)
     try:
-        _check_spaces(env_id, env)
+        _check_actions(env_id, env.action_space)
+        env = flatten(env, env_id)
     except UserError:
         env.close()
         raise
@@ -75,13 +77,11 @@ def make_env(env_id, seed=0, render_mode=None, memory_input=None):
 
 
 def check_flat(envs):
-    """(obs_dim, action_dim) of `make_envs`; UserError if the observations are not flat."""
+    """(obs_dim, action_dim) of `make_envs`; UserError if the observations are pictures."""
     shape = envs.single_observation_space.shape
     if len(shape) != 1:
-        raise UserError(
-            f"{envs.envs[0].spec.id} has observations of shape {shape}; pictures are for "
-            "conv_sac.py, other shapes need gymnasium.wrappers.FlattenObservation"
-        )
+        words = f"has observations of shape {shape}; pictures are for conv_sac.py"
+        raise UserError(f"{envs.envs[0].spec.id} {words}")
     return shape[0], envs.single_action_space.shape[0]
 
 
@@ -102,8 +102,6 @@ def _make(env_id, render_mode):
             hint = f"is {error.name} a module in this folder, or on PYTHONPATH?"
         raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
     except gym.error.Error as error:
-        for each in ENVS:
-            register(each)
         near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "`python -m envs` lists ours"
         raise UserError(f"unknown environment '{env_id}'; {hint}") from error
@@ -113,11 +111,7 @@ def _make(env_id, render_mode):
         raise UserError(f"{env_id} cannot be made: {type(error).__name__}: {error}") from error
 
 
-def _check_spaces(env_id, env):
-    action, obs = env.action_space, env.observation_space
-    continuous = isinstance(action, gym.spaces.Box) and np.issubdtype(action.dtype, np.floating)
-    if not continuous or len(action.shape) != 1 or not action.is_bounded():
-        raise UserError(f"{env_id} has actions {action}; a flat, continuous, bounded Box is needed")
-    if not isinstance(obs, gym.spaces.Box):
-        hint = "make them a Box with gymnasium.wrappers.FlattenObservation"
-        raise UserError(f"{env_id} has observations {obs}; {hint}")
+def _check_actions(env_id, space):
+    continuous = isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
+    if not continuous or len(space.shape) != 1 or not space.is_bounded():
+        raise UserError(f"{env_id} has actions {space}; a flat, continuous, bounded Box is needed")

@@ -5,7 +5,7 @@ Expected values come from the equations written here, or from Gymnasium's own en
 
 import math
 
-import all_envs  # noqa: F401  (registers the environments)
+import envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from envs import dm_control, gl
+from envs import dm_control, gl, suite
 from envs.table import ENVS, EnvInfo, find, register
 
 try:
@@ -103,8 +103,7 @@ def test_frame_skip_holds_the_action_and_sums_the_rewards():
     ],
 )
 def test_episode_equals_dm_controls_own(env_id, domain, task, skip):
-    suite = gl.load("dm_control.suite")
-    original = suite.load(domain, task, task_kwargs={"random": 11})
+    original = gl.load("dm_control.suite").load(domain, task, task_kwargs={"random": 11})
     expected = original.reset().observation
     env = make(env_id)
     obs, _ = env.reset(seed=11)
@@ -234,9 +233,9 @@ def test_positions_are_recovered_by_integrating_velocities():
     assert abs(env.unwrapped.physics.data.qpos[1]) > 0.3  # it fell, so zero would be no answer
 
 
-@pytest.mark.parametrize("domain", [d for d in dm_control.SUITE if d not in dm_control.MIXED])
+@pytest.mark.parametrize("domain", [d for d in suite.SUITE if d not in suite.MIXED])
 def test_position_version_hides_the_velocity_keys_and_no_others(domain):
-    env = make(f"dmc-{domain.lower()}-{dm_control.SUITE[domain][0]}-p-v0")
+    env = make(f"dmc-{domain.lower()}-{suite.SUITE[domain][0]}-p-v0")
     env.reset(seed=0)
     physics = env.unwrapped.physics
     obs = env.unwrapped.task.get_observation(physics)
@@ -360,7 +359,7 @@ def test_no_policy_leaves_the_observation_space(env_id, actions, seed, hold):
 
 
 def test_table_of_tasks_is_dm_controls():
-    ours = {(domain, task) for domain, tasks in dm_control.SUITE.items() for task in tasks}
+    ours = {(domain, task) for domain, tasks in suite.SUITE.items() for task in tasks}
     assert ours == set(gl.load("dm_control.suite").ALL_TASKS)
 
 
@@ -368,7 +367,7 @@ def test_rows_of_the_table_say_what_the_pattern_says():
     rows = {i: info for i, info in ENVS.items() if i.startswith("dmc-")}
     assert len(rows) == 12
     for env_id, row in rows.items():
-        general = EnvInfo(**dm_control.describe(env_id))
+        general = EnvInfo(**suite.describe(env_id))
         for name in ("entry_point", "max_episode_steps", "kwargs", "oracle"):
             assert getattr(row, name) == getattr(general, name)
 
@@ -405,7 +404,7 @@ def test_other_ids_are_not_found(env_id):
 
 
 def test_near_ids_are_offered():
-    assert "dmc-cartpole-balance-v0" in dm_control.near("dmc-cartpol-balanc-v0")
+    assert "dmc-cartpole-balance-v0" in suite.near("dmc-cartpol-balanc-v0")
     with pytest.raises(UserError, match="dmc-walker-walk-v0"):
         dm_control.make_state("walker", "wlak")
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-import all_envs  # noqa: F401  (registers the environments)
+import envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
