@@ -10,7 +10,6 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
-import envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
