@@ -19,8 +19,14 @@ from common.cli import Parser, integer, run_cli
 from common.envs import make_env
 from common.errors import UserError
 
-# The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, and
-# those with a controller of their own.
+RUNNERS = {
+    "hopper": "Hopper-v5",
+    "halfcheetah": "HalfCheetah-v5",
+    "walker2d": "Walker2d-v5",
+    "ant": "Ant-v5",
+}
+# The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, those
+# with a controller of their own, and those that hide in other ways or in another simulator.
 ENV_IDS = (
     "pendulum-v0",
     "pendulum-p-v0",
@@ -41,9 +47,12 @@ ENV_IDS = (
     "car-v0",
     "car-p-v0",
     "bumps-normal-test-v0",
+    "pendulum-flicker-v0",
+    "pendulum-noise-v0",
+    "pendulum-delay-v0",
+    *(f"mujoco-{robot}-{view}-v0" for robot in RUNNERS for view in "pv"),
+    *RUNNERS.values(),
 )
-
-
 NAMES = ["env_id", "controller", "mean", "std", "success_rate", "episodes"]
 
 

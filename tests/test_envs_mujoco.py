@@ -1,4 +1,4 @@
-"""dm_control states and Reacher against their formulas and against the original tasks."""
+"""dm_control states, Reacher and runners against their formulas and the original tasks."""
 
 import functools
 import importlib
@@ -465,6 +465,52 @@ def test_remembered_target_of_reacher_stays_true():
     np.testing.assert_allclose(env.unwrapped.data.qpos[2:], first[4:6], atol=1e-7)
 
 
+# ---- running robots ----
+
+RUNNERS = {"hopper": "Hopper", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d", "ant": "Ant"}
+
+
+@pytest.mark.parametrize(("robot", "full"), RUNNERS.items())
+def test_runners_show_the_entries_that_gymnasium_documents(robot, full):
+    positions, velocities = (make(f"mujoco-{robot}-{view}-v0") for view in "pv")
+    original = gym.make(f"{full}-v5", disable_env_checker=True)
+    sizes = original.unwrapped.observation_structure  # entries in this order
+    seen = [env.reset(seed=7)[0] for env in (positions, velocities, original)]
+    for action in np.random.default_rng(0).uniform(-1, 1, (30, *original.action_space.shape)):
+        p, v, everything = seen
+        assert len(p) == sizes["qpos"]
+        assert len(v) == sizes["qvel"]
+        left = everything[len(p) + len(v) :]
+        assert len(left) == (sizes["cfrc_ext"] if robot == "ant" else 0)
+        np.testing.assert_array_equal([*p, *v], np.float32(everything[: len(p) + len(v)]))
+        qpos, qvel = positions.unwrapped.data.qpos, positions.unwrapped.data.qvel
+        np.testing.assert_array_equal(p, np.float32(qpos[sizes["skipped_qpos"] :]))
+        limit = 10 if robot in ("hopper", "walker2d") else np.inf
+        np.testing.assert_array_equal(v, np.float32(np.clip(qvel, -limit, limit)))
+        seen = [env.step(np.float32(action))[0] for env in (positions, velocities, original)]
+    for env in (positions, velocities, original):
+        env.close()
+
+
+def test_a_runner_clips_actions_beyond_the_range_for_their_cost_too():
+    rewards = []
+    for size in (1, 1000):
+        env = make("mujoco-hopper-p-v0")
+        env.reset(seed=3)
+        rewards.append(env.step(size * np.float32([1, -1, 1]))[1])
+    assert rewards[0] == rewards[1]
+
+
+def test_a_runner_that_falls_terminates_and_its_time_limit_truncates():
+    fallen = make("mujoco-hopper-v-v0")
+    fallen.reset(seed=0)
+    assert any(fallen.step(np.float32([1, 1, 1]))[2] for _ in range(200))
+    endless = make("mujoco-halfcheetah-v-v0")
+    endless.reset(seed=0)
+    ends = [endless.step(np.zeros(6, np.float32))[2:4] for _ in range(1000)]
+    assert ends == [(False, False)] * 999 + [(False, True)]
+
+
 # ---- what can be missing ----
 
 
@@ -498,6 +544,6 @@ def test_packages_that_do_not_fit_name_the_pair_that_works(monkeypatch):
 
 
 def test_window_is_refused():
-    for env_id in ("reacher-mdp-v0", f"{BALANCE}-v0"):
+    for env_id in ("reacher-mdp-v0", "mujoco-ant-p-v0", f"{BALANCE}-v0"):
         with pytest.raises(UserError, match="rgb_array"):
             gym.make(env_id, render_mode="human")
