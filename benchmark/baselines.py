@@ -19,12 +19,6 @@ from common.cli import Parser, integer, run_cli
 from common.envs import make_env
 from common.errors import UserError
 
-RUNNERS = {
-    "hopper": "Hopper-v5",
-    "halfcheetah": "HalfCheetah-v5",
-    "walker2d": "Walker2d-v5",
-    "ant": "Ant-v5",
-}
 # The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, those
 # with a controller of their own, and those that hide in other ways or in another simulator.
 ENV_IDS = (
@@ -50,8 +44,14 @@ ENV_IDS = (
     "pendulum-flicker-v0",
     "pendulum-noise-v0",
     "pendulum-delay-v0",
-    *(f"mujoco-{robot}-{view}-v0" for robot in RUNNERS for view in "pv"),
-    *RUNNERS.values(),
+    "mujoco-hopper-p-v0",
+    "mujoco-hopper-v-v0",
+    "mujoco-halfcheetah-p-v0",
+    "mujoco-halfcheetah-v-v0",
+    "mujoco-walker2d-p-v0",
+    "mujoco-walker2d-v-v0",
+    "mujoco-ant-p-v0",
+    "mujoco-ant-v-v0",
 )
 NAMES = ["env_id", "controller", "mean", "std", "success_rate", "episodes"]
 
