@@ -19,8 +19,8 @@ from common.cli import Parser, integer, run_cli
 from common.envs import make_env
 from common.errors import UserError
 
-# The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, and
-# those with a controller of their own.
+# The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, those
+# with a controller of their own, and those that hide in other ways or in another simulator.
 ENV_IDS = (
     "pendulum-v0",
     "pendulum-p-v0",
@@ -41,9 +41,18 @@ ENV_IDS = (
     "car-v0",
     "car-p-v0",
     "bumps-normal-test-v0",
+    "pendulum-flicker-v0",
+    "pendulum-noise-v0",
+    "pendulum-delay-v0",
+    "mujoco-hopper-p-v0",
+    "mujoco-hopper-v-v0",
+    "mujoco-halfcheetah-p-v0",
+    "mujoco-halfcheetah-v-v0",
+    "mujoco-walker2d-p-v0",
+    "mujoco-walker2d-v-v0",
+    "mujoco-ant-p-v0",
+    "mujoco-ant-v-v0",
 )
-
-
 NAMES = ["env_id", "controller", "mean", "std", "success_rate", "episodes"]
 
 

@@ -1,5 +1,6 @@
 """Making environments: always a vector of them, actions in [-1, 1], one seed for each episode."""
 
+import difflib
 import importlib
 from functools import partial
 
@@ -7,8 +8,8 @@ import gymnasium as gym
 import numpy as np
 
 from common.errors import RunError, UserError
-from envs.table import ENVS, OURS, register
-from envs.wrappers import Envs, RnnInput, SeededEpisodes, say_once
+from envs.table import OURS, register
+from envs.wrappers import Envs, RnnInput, SeededEpisodes, flatten, say_once
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
 NOT_YOURS = "{} here is a module of this repository; give yours another name"
@@ -29,12 +30,14 @@ def make_envs(args, num_envs, seed=0, render_mode=None):
 def make_env(env_id, seed=0, render_mode=None, memory_input=None):
     """One environment.
 
-    env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own.
+    env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own. Observations
+    are made flat where they are no pictures.
     seed: of the sequence of episodes, see `SeededEpisodes`.  memory_input: see `RnnInput`.
     """
     env = _make(env_id, render_mode)
     try:
-        _check_spaces(env_id, env)
+        _check_actions(env_id, env.action_space)
+        env = flatten(env, env_id)
     except UserError:
         env.close()
         raise
@@ -50,13 +53,11 @@ def make_env(env_id, seed=0, render_mode=None, memory_input=None):
 
 
 def check_flat(envs):
-    """(obs_dim, action_dim) of `make_envs`; UserError if the observations are not flat."""
+    """(obs_dim, action_dim) of `make_envs`; UserError if the observations are pictures."""
     shape = envs.single_observation_space.shape
     if len(shape) != 1:
-        raise UserError(
-            f"{envs.envs[0].spec.id} has observations of shape {shape}; pictures are for "
-            "conv_sac.py, other shapes need gymnasium.wrappers.FlattenObservation"
-        )
+        words = f"has observations of shape {shape}; pictures are for conv_sac.py"
+        raise UserError(f"{envs.envs[0].spec.id} {words}")
     return shape[0], envs.single_action_space.shape[0]
 
 
@@ -66,8 +67,7 @@ def _make(env_id, render_mode):
     try:
         if module:
             importlib.import_module(module)
-        for each in (*ENVS, name):  # all: for the hint where there is no such one
-            register(each)
+        register(name)
         # The passive checker repeats on every step what SeededEpisodes checks.
         drawing = {"render_mode": render_mode} if render_mode else {}  # not every class takes it
         return gym.make(name, disable_env_checker=True, **drawing)
@@ -79,19 +79,17 @@ def _make(env_id, render_mode):
         hint = NOT_YOURS.format(missing) if missing in OURS else hint
         raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
     except gym.error.Error as error:
-        hint = NOT_YOURS.format(package) if package in OURS else "`python -m envs` lists ours"
-        raise UserError(f"unknown environment '{env_id}': {error} {hint}") from error
+        near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`python -m envs` lists ours"
+        hint = NOT_YOURS.format(package) if package in OURS and not near else hint
+        raise UserError(f"unknown environment '{env_id}'; {hint}") from error
     except (UserError, RunError):
         raise
     except Exception as error:  # of the environment's own code
         raise UserError(f"{env_id} cannot be made: {type(error).__name__}: {error}") from error
 
 
-def _check_spaces(env_id, env):
-    action, obs = env.action_space, env.observation_space
-    continuous = isinstance(action, gym.spaces.Box) and np.issubdtype(action.dtype, np.floating)
-    if not continuous or len(action.shape) != 1 or not action.is_bounded():
-        raise UserError(f"{env_id} has actions {action}; a flat, continuous, bounded Box is needed")
-    if not isinstance(obs, gym.spaces.Box):
-        hint = "make them a Box with gymnasium.wrappers.FlattenObservation"
-        raise UserError(f"{env_id} has observations {obs}; {hint}")
+def _check_actions(env_id, space):
+    continuous = isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
+    if not continuous or len(space.shape) != 1 or not space.is_bounded():
+        raise UserError(f"{env_id} has actions {space}; a flat, continuous, bounded Box is needed")

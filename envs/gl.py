@@ -63,6 +63,21 @@ def load(module):
         _set_environ("MUJOCO_GL", before)
 
 
+def load_gymnasium(entry_point, render_mode=None, **options):
+    """An environment of Gymnasium's that needs MuJoCo, such as "reacher_v5:ReacherEnv".
+
+    render_mode: None or "rgb_array".  Raises UserError as `load`, and on other render modes.
+    """
+    if render_mode not in (None, "rgb_array"):
+        raise UserError(f"render mode {render_mode} is not offered; use rgb_array")
+    load("mujoco")
+    module, _, name = entry_point.partition(":")
+    make = getattr(load(f"gymnasium.envs.mujoco.{module}"), name)
+    if render_mode:
+        use_gl()
+    return make(render_mode=render_mode, **options)
+
+
 def use_gl():
     """Makes drawing with MuJoCo possible in this process and returns the back end, such as "egl".
 

@@ -10,17 +10,28 @@ from typing import ClassVar
 import numpy as np
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.spaces import Box
+from gymnasium.wrappers import DelayObservation
 
 from envs.drawing import BLACK, BLUE, PALE, RED, Canvas
-from envs.wrappers import check_action, concat
+from envs.wrappers import DropObservation, NoisyObservation, check_action, concat
 
 BOUNDS = (1.0, 1.0, 8.0, 2.0)
 OBSERVED = {"full": [0, 1, 2], "p": [0, 1], "v": [2], "va": [2, 3]}
 
 
-def make_pendulum(observed="full", stack=1, render_mode=None):
-    """observed: a key of OBSERVED.  stack: observations joined into one."""
+def make_pendulum(observed="full", stack=1, drop=0, noise=0, delay=0, render_mode=None):
+    """observed: a key of OBSERVED.  stack: observations joined into one.
+
+    drop: probability of zeros in the place of an observation.  noise: standard deviation for each
+    entry.  delay: age of what is shown [env steps], with zeros before there is any.
+    """
     env = Pendulum(observed, render_mode)
+    if drop:
+        env = DropObservation(env, drop)
+    if noise:
+        env = NoisyObservation(env, noise)
+    if delay:
+        env = DelayObservation(env, delay)
     return concat(env, stack) if stack > 1 else env
 
 

@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 
-from common.errors import UserError
 from envs import gl
 from envs.wrappers import check_action
 
@@ -19,14 +18,11 @@ REACH, DISC = 0.21, 0.2  # m: of the fingertip, and of the disc of targets
 
 def make_reacher(hide_target=False, render_mode=None):
     """hide_target: zeros in the TARGET entries of all observations but an episode's first."""
-    if render_mode not in (None, "rgb_array"):
-        raise UserError(f"render mode {render_mode} is not offered; use rgb_array")
-    gl.load("mujoco")
-    base = gl.load("gymnasium.envs.mujoco.reacher_v5").ReacherEnv
-    if render_mode:
-        gl.use_gl()
     view = {"trackbodyid": 0, "distance": 0.75, "elevation": -90.0}  # from above
-    base = base(render_mode=render_mode, width=320, height=320, default_camera_config=view)
+    size = {"width": 320, "height": 320}
+    base = gl.load_gymnasium(
+        "reacher_v5:ReacherEnv", render_mode, default_camera_config=view, **size
+    )
     return Reacher(base, hide_target)
 
 

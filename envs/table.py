@@ -1,12 +1,14 @@
 """The environments, as one table: id -> how to build it and what it asks of memory.
 
 Nothing is imported from here until an environment is made: an entry point is a string, and
-`common.envs` hands the table to Gymnasium. `python -m envs` prints it.
+`import envs` hands the table to Gymnasium. `python -m envs` prints it.
 """
 
 from dataclasses import dataclass, field
 
 import gymnasium as gym
+
+from envs import suite
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,8 @@ class EnvInfo:
     max_episode_steps: decisions per episode; the one `TimeLimit` wrapper sets `truncated`.
     kwargs: arguments of the entry point (it also takes `render_mode`).
     observed, hidden, action, skill: short texts for the listing.
-    oracle: id of the version whose observation is (nearly) the full state, itself if it is one.
+    oracle: id of the version whose observation is (nearly) the full state, itself if it is one;
+        may be one of Gymnasium's own.
     """
 
     entry_point: str
@@ -44,17 +47,18 @@ def foreign_module(env_id):
 
 
 def find(env_id):
-    """The row of an id, also of the ones that are a pattern (`dmc-<domain>-<task>-v0`), or None."""
-    if env_id in ENVS or not env_id.startswith("dmc-"):
-        return ENVS.get(env_id)
-    from envs.dm_control import describe  # here: importing it takes a moment
-
-    row = describe(env_id)
-    return row and EnvInfo(**row)
+    """The row of an id, also of dm_control's other tasks (`envs/suite.py`), or None."""
+    row = ENVS.get(env_id)
+    if row is None and (texts := suite.describe(env_id)):
+        row = EnvInfo(**texts)
+    return row
 
 
 def register(env_id):
-    """Hands an id of ours to Gymnasium, as strings: nothing is imported until it is made."""
+    """Hands an id of ours to Gymnasium, as strings: nothing is imported until it is made.
+
+    `import envs` has done so, but for dm_control's tasks with options such as `-skip4`.
+    """
     info, known = find(env_id), gym.registry.get(env_id)
     if info is not None and (known is None or known.entry_point != info.entry_point):
         gym.registry.pop(env_id, None)  # a package may have taken one of our ids with it
@@ -113,6 +117,27 @@ ENVS |= {
         kwargs={"observed": "va", "stack": 10},
         observed="10 frames of angular velocity, last torque",
         skill="none (stacked baseline)",
+        **_PENDULUM,
+    ),
+    "pendulum-flicker-v0": EnvInfo(
+        kwargs={"drop": 0.5},
+        observed="cos, sin, angular velocity, or zeros",
+        hidden="everything, in half of the steps",
+        skill="bridge gaps: predict from the last observation and the actions since",
+        **_PENDULUM,
+    ),
+    "pendulum-noise-v0": EnvInfo(
+        kwargs={"noise": 0.3},
+        observed="cos, sin, angular velocity, with noise",
+        hidden="the true values",
+        skill="filter: weigh many observations",
+        **_PENDULUM,
+    ),
+    "pendulum-delay-v0": EnvInfo(
+        kwargs={"delay": 5},
+        observed="cos, sin, angular velocity, 5 steps ago",
+        hidden="the last 5 steps",
+        skill="predict from an old observation and the actions since",
         **_PENDULUM,
     ),
 }
@@ -394,4 +419,34 @@ for _robot, _full in {
         skill="integrate velocities from a known start",
         oracle=_full,
         **_LOCOMOTION,
+    )
+
+# ---- MuJoCo locomotion (envs/mujoco.py) ----
+
+for _robot, _full in {
+    "hopper": "Hopper-v5",
+    "halfcheetah": "HalfCheetah-v5",
+    "walker2d": "Walker2d-v5",
+    "ant": "Ant-v5",
+}.items():
+    _forces = ", contact forces" if _robot == "ant" else ""
+    _runner = {
+        "entry_point": "envs.mujoco:make_runner",
+        "max_episode_steps": 1000,
+        "action": "joint torques",
+        "oracle": _full,  # Gymnasium's own
+    }
+    ENVS[f"mujoco-{_robot}-p-v0"] = EnvInfo(
+        kwargs={"robot": _robot, "observed": "p"},
+        observed="posture",
+        hidden=f"velocities of body and joints{_forces}",
+        skill="differentiate contact-rich motion",
+        **_runner,
+    )
+    ENVS[f"mujoco-{_robot}-v-v0"] = EnvInfo(
+        kwargs={"robot": _robot, "observed": "v"},
+        observed="velocities of body and joints",
+        hidden=f"posture{_forces}",
+        skill="integrate velocities from a known start",
+        **_runner,
     )

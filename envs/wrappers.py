@@ -1,4 +1,4 @@
-"""Wrappers for all environments, and what several families share: checked actions, frame stacks."""
+"""Wrappers for all environments: to hide a part of the state, and what several families share."""
 
 import math
 import sys
@@ -8,7 +8,8 @@ from functools import cache
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.wrappers import FlattenObservation, FrameStackObservation
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.wrappers import FlattenObservation, FrameStackObservation, TransformObservation
 
 from common.errors import RunError, UserError
 
@@ -37,6 +38,141 @@ def concat(env, n):
         raise ValueError(f"zero padding lies outside {env.observation_space}")
     return FlattenObservation(FrameStackObservation(env, n, padding_type="zero"))
 
+
+def flatten(env, env_id):
+    """The environment with observations of shape (obs_dim,); pictures stay as they are.
+
+    Says so once where something had to be flattened.  env_id: as the user wrote it.
+    Raises UserError where pictures are a part of an observation, or its size is not fixed.
+    """
+    space = env.observation_space
+    pictures = _has_pictures(space)
+    if isinstance(space, Box) and (pictures or len(space.shape) == 1):
+        return env
+    if pictures:
+        hint = "pictures are learned from alone, as the whole observation"
+        raise UserError(f"{env_id} has observations {space}; {hint}")
+    if not space.is_np_flattenable:
+        raise UserError(f"{env_id} has observations {space}, which have no fixed size")
+    env = FlattenObservation(env)
+    kind, size = type(space).__name__, env.observation_space.shape[0]
+    say_once(f"{env_id}: its observations, a {kind}, are flattened to {size} numbers")
+    return env
+
+
+def _has_pictures(space):
+    parts = getattr(space, "spaces", ())  # of a Dict or a Tuple
+    parts = parts.values() if isinstance(parts, dict) else parts
+    picture = space.dtype == np.uint8 and len(space.shape) > 1
+    return picture or any(map(_has_pictures, parts))
+
+
+# ---- Hiding a part of the state ----
+# For a delay there is gymnasium.wrappers.DelayObservation: zeros in the first steps.
+
+
+class KeepEntries(TransformObservation):
+    """Shows only some entries of a flat observation.
+
+    entries: their indices, in the order in which they are shown.
+    Raises UserError if the observation is not flat or has no such entry.
+    """
+
+    def __init__(self, env, entries):
+        space, entries = _box(env), list(entries)
+        if len(space.shape) != 1:
+            hint = "take gymnasium.wrappers.FlattenObservation first"
+            raise UserError(f"observations of shape {space.shape} are not flat; {hint}")
+        size = space.shape[0]
+        if not entries or not all(0 <= entry < size for entry in entries):
+            raise UserError(f"entries {entries} of an observation with entries 0 to {size - 1}")
+        RecordConstructorArgs.__init__(self, entries=entries)
+        kept = Box(space.low[entries], space.high[entries], dtype=space.dtype)
+        TransformObservation.__init__(self, env, lambda obs: obs[entries], kept)
+
+
+class _RandomView(gym.ObservationWrapper, RecordConstructorArgs):
+    """An observation changed at random, by a generator that `reset(seed=)` seeds.
+
+    The environment's own generator is left alone: a seed gives the episode that it gives without
+    the wrapper.
+    """
+
+    def __init__(self, env, **arguments):
+        RecordConstructorArgs.__init__(self, **arguments)
+        gym.ObservationWrapper.__init__(self, env)
+        self.rng = np.random.default_rng()
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:  # with the name, so that two wrappers do not draw the same numbers
+            name = zlib.crc32(type(self).__name__.encode())
+            self.rng = np.random.default_rng([seed, name])
+        return super().reset(seed=seed, options=options)
+
+
+class DropObservation(_RandomView):
+    """Hides whole observations, each with the same probability (arXiv:1507.06527: flickering).
+
+    probability: in [0, 1].  hold: instead of zeros, show again the last one that was shown; then
+    the first of an episode is always shown.
+    """
+
+    def __init__(self, env, probability, hold=False):
+        if not 0 <= probability <= 1:
+            raise UserError(f"the probability to drop an observation is {probability}")
+        super().__init__(env, probability=probability, hold=hold)
+        self.probability, self.hold, self.shown = probability, hold, None
+        space = _box(env)
+        if not hold:
+            low, high = np.minimum(space.low, 0), np.maximum(space.high, 0)
+            self.observation_space = Box(low, high, dtype=space.dtype)
+
+    def reset(self, *, seed=None, options=None):
+        self.shown = None
+        return super().reset(seed=seed, options=options)
+
+    def observation(self, obs):
+        """`obs`, or what takes its place."""
+        dropped = self.rng.random() < self.probability
+        if not self.hold:
+            return np.zeros_like(obs) if dropped else obs
+        if not dropped or self.shown is None:
+            self.shown = obs.copy()
+        return self.shown.copy()
+
+
+class NoisyObservation(_RandomView):
+    """Adds Gaussian noise to every entry.
+
+    std: its standard deviation, a number or one for each entry, at least 0.
+    Raises UserError if it does not fit to the observation, or the observation is whole numbers.
+    """
+
+    def __init__(self, env, std):
+        space = _box(env)
+        if not np.issubdtype(space.dtype, np.floating):
+            raise UserError(f"noise is added to real numbers, not to {space.dtype}")
+        std = np.asarray(std, np.float64)
+        if std.shape not in ((), space.shape) or not (std >= 0).all():
+            words = f"one number or {space.shape} of them, at least 0, not {std.tolist()}"
+            raise UserError(f"the standard deviation of noise has to be {words}")
+        super().__init__(env, std=std.tolist())
+        self.std = std
+        self.observation_space = Box(-np.inf, np.inf, space.shape, space.dtype)
+
+    def observation(self, obs):
+        """`obs` with fresh noise."""
+        return (obs + self.std * self.rng.standard_normal(obs.shape)).astype(obs.dtype)
+
+
+def _box(env):
+    if not isinstance(env.observation_space, Box):
+        hint = "take gymnasium.wrappers.FlattenObservation first"
+        raise UserError(f"observations {env.observation_space} are no Box; {hint}")
+    return env.observation_space
+
+
+# ---- What the scripts put around an environment ----
 
 MEMORY_INPUTS = ("obs", "obs-action", "obs-action-reward")
 

@@ -11,11 +11,11 @@ import pickle
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
 
+import envs  # noqa: F401  (registers the environments)
 from common.errors import UserError
 
 pytest.importorskip("pybullet")

@@ -5,13 +5,13 @@ Expected values come from the equations written here, or from Gymnasium's own en
 
 import math
 
-import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import envs  # noqa: F401  (registers the environments)
 from common.errors import UserError
 
 PENDULUM = ["pendulum-v0", "pendulum-p-v0", "pendulum-v-v0", "pendulum-va-v0"]

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""dm_control states and Reacher against their formulas and against the original tasks."""
+"""dm_control states, Reacher and runners against their formulas and the original tasks."""
 
 import functools
 import importlib
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from envs import dm_control, gl
+from envs import dm_control, gl, suite
 from envs.table import ENVS, EnvInfo, find, register
 
 try:
@@ -103,8 +103,7 @@ def test_frame_skip_holds_the_action_and_sums_the_rewards():
     ],
 )
 def test_episode_equals_dm_controls_own(env_id, domain, task, skip):
-    suite = gl.load("dm_control.suite")
-    original = suite.load(domain, task, task_kwargs={"random": 11})
+    original = gl.load("dm_control.suite").load(domain, task, task_kwargs={"random": 11})
     expected = original.reset().observation
     env = make(env_id)
     obs, _ = env.reset(seed=11)
@@ -234,9 +233,9 @@ def test_positions_are_recovered_by_integrating_velocities():
     assert abs(env.unwrapped.physics.data.qpos[1]) > 0.3  # it fell, so zero would be no answer
 
 
-@pytest.mark.parametrize("domain", [d for d in dm_control.SUITE if d not in dm_control.MIXED])
+@pytest.mark.parametrize("domain", [d for d in suite.SUITE if d not in suite.MIXED])
 def test_position_version_hides_the_velocity_keys_and_no_others(domain):
-    env = make(f"dmc-{domain.lower()}-{dm_control.SUITE[domain][0]}-p-v0")
+    env = make(f"dmc-{domain.lower()}-{suite.SUITE[domain][0]}-p-v0")
     env.reset(seed=0)
     physics = env.unwrapped.physics
     obs = env.unwrapped.task.get_observation(physics)
@@ -360,7 +359,7 @@ def test_no_policy_leaves_the_observation_space(env_id, actions, seed, hold):
 
 
 def test_table_of_tasks_is_dm_controls():
-    ours = {(domain, task) for domain, tasks in dm_control.SUITE.items() for task in tasks}
+    ours = {(domain, task) for domain, tasks in suite.SUITE.items() for task in tasks}
     assert ours == set(gl.load("dm_control.suite").ALL_TASKS)
 
 
@@ -368,7 +367,7 @@ def test_rows_of_the_table_say_what_the_pattern_says():
     rows = {i: info for i, info in ENVS.items() if i.startswith("dmc-")}
     assert len(rows) == 12
     for env_id, row in rows.items():
-        general = EnvInfo(**dm_control.describe(env_id))
+        general = EnvInfo(**suite.describe(env_id))
         for name in ("entry_point", "max_episode_steps", "kwargs", "oracle"):
             assert getattr(row, name) == getattr(general, name)
 
@@ -405,7 +404,7 @@ def test_other_ids_are_not_found(env_id):
 
 
 def test_near_ids_are_offered():
-    assert "dmc-cartpole-balance-v0" in dm_control.near("dmc-cartpol-balanc-v0")
+    assert "dmc-cartpole-balance-v0" in suite.near("dmc-cartpol-balanc-v0")
     with pytest.raises(UserError, match="dmc-walker-walk-v0"):
         dm_control.make_state("walker", "wlak")
 
@@ -466,6 +465,52 @@ def test_remembered_target_of_reacher_stays_true():
     np.testing.assert_allclose(env.unwrapped.data.qpos[2:], first[4:6], atol=1e-7)
 
 
+# ---- running robots ----
+
+RUNNERS = {"hopper": "Hopper", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d", "ant": "Ant"}
+
+
+@pytest.mark.parametrize(("robot", "full"), RUNNERS.items())
+def test_runners_show_the_entries_that_gymnasium_documents(robot, full):
+    positions, velocities = (make(f"mujoco-{robot}-{view}-v0") for view in "pv")
+    original = gym.make(f"{full}-v5", disable_env_checker=True)
+    sizes = original.unwrapped.observation_structure  # entries in this order
+    seen = [env.reset(seed=7)[0] for env in (positions, velocities, original)]
+    for action in np.random.default_rng(0).uniform(-1, 1, (30, *original.action_space.shape)):
+        p, v, everything = seen
+        assert len(p) == sizes["qpos"]
+        assert len(v) == sizes["qvel"]
+        left = everything[len(p) + len(v) :]
+        assert len(left) == (sizes["cfrc_ext"] if robot == "ant" else 0)
+        np.testing.assert_array_equal([*p, *v], np.float32(everything[: len(p) + len(v)]))
+        qpos, qvel = positions.unwrapped.data.qpos, positions.unwrapped.data.qvel
+        np.testing.assert_array_equal(p, np.float32(qpos[sizes["skipped_qpos"] :]))
+        limit = 10 if robot in ("hopper", "walker2d") else np.inf
+        np.testing.assert_array_equal(v, np.float32(np.clip(qvel, -limit, limit)))
+        seen = [env.step(np.float32(action))[0] for env in (positions, velocities, original)]
+    for env in (positions, velocities, original):
+        env.close()
+
+
+def test_a_runner_clips_actions_beyond_the_range_for_their_cost_too():
+    rewards = []
+    for size in (1, 1000):
+        env = make("mujoco-hopper-p-v0")
+        env.reset(seed=3)
+        rewards.append(env.step(size * np.float32([1, -1, 1]))[1])
+    assert rewards[0] == rewards[1]
+
+
+def test_a_runner_that_falls_terminates_and_its_time_limit_truncates():
+    fallen = make("mujoco-hopper-v-v0")
+    fallen.reset(seed=0)
+    assert any(fallen.step(np.float32([1, 1, 1]))[2] for _ in range(200))
+    endless = make("mujoco-halfcheetah-v-v0")
+    endless.reset(seed=0)
+    ends = [endless.step(np.zeros(6, np.float32))[2:4] for _ in range(1000)]
+    assert ends == [(False, False)] * 999 + [(False, True)]
+
+
 # ---- what can be missing ----
 
 
@@ -499,6 +544,6 @@ def test_packages_that_do_not_fit_name_the_pair_that_works(monkeypatch):
 
 
 def test_window_is_refused():
-    for env_id in ("reacher-mdp-v0", f"{BALANCE}-v0"):
+    for env_id in ("reacher-mdp-v0", "mujoco-ant-p-v0", f"{BALANCE}-v0"):
         with pytest.raises(UserError, match="rgb_array"):
             gym.make(env_id, render_mode="human")

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 
-import all_envs  # noqa: F401  (registers the environments)
 import gymnasium as gym
 import numpy as np
 import pytest

@@ -2,6 +2,7 @@
 
 import importlib
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import toy_envs  # noqa: F401  (registers the environments)
@@ -158,6 +159,30 @@ def test_actions_reach_the_environment_in_its_own_bounds():
     for action in (-1, 0, 1):
         env.step(np.full(2, action))
     np.testing.assert_allclose(seen, [[-1, -1], [0.5, 0.5], [2, 2]])
+
+
+@pytest.mark.parametrize("which", ["Dict", "Tuple", "Table"])
+def test_parts_of_an_observation_are_joined_in_gymnasiums_order(which):
+    env, plain = make_env(f"toy_envs:Toy{which}-v0", seed=5), make_env(TOY, seed=5)
+    space = env.unwrapped.observation_space
+    for _ in range(2):
+        (obs, _), (x, _) = env.reset(), plain.reset()
+        for k in range(4):
+            expected = gym.spaces.flatten(space, env.unwrapped._parts())
+            np.testing.assert_array_equal(obs, expected.astype(np.float32))
+            assert set(x) <= set(obs)  # nothing is lost
+            assert env.observation_space.contains(obs)
+            obs, x = (e.step(np.full(2, 0.2 * k))[0] for e in (env, plain))
+
+
+@pytest.mark.parametrize("script", [name for name in ("sac", "rsac") if name in SCRIPTS])
+@pytest.mark.parametrize(("which", "words"), [("Dict", "a Dict, are flattened to 5 numbers")])
+def test_a_run_says_first_that_observations_are_flattened(script, which, words, tmp_path):
+    env_id = f"toy_envs:Toy{which}-v0"
+    ended = run(script, tiny(script, env=env_id), tmp_path)
+    assert ended.code == 0, ended.err
+    assert ended.err.splitlines()[0] == f"{env_id}: its observations, {words}"
+    assert ended.err.count("flattened") == 1
 
 
 @pytest.mark.parametrize("script", [name for name in ("sac", "rdpg", "rsac") if name in SCRIPTS])

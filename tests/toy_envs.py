@@ -5,7 +5,7 @@ A script makes one with `--env-id toy_envs:Toy-v0`.
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Sequence, Tuple
 
 LIMIT = 7  # steps of an episode
 
@@ -90,12 +90,44 @@ class Spaces(Toy):
             self.action_space = Box(0, 5, (2,), np.int64)
         if which == "unbounded":
             self.action_space = Box(-np.inf, np.inf, (2,), np.float32)
-        if which == "dict":
-            self.observation_space = Dict(a=Box(0, 1, (2,)))
-        if which == "table":
-            self.observation_space = Box(0, 1, (4, 5), np.float32)
+        if which == "mixed":
+            self.observation_space = Dict(
+                a=Box(0, 1, (2,)), b=Tuple([Box(0, 255, (4, 5), np.uint8)])
+            )
+        if which == "sequence":
+            self.observation_space = Sequence(Box(0, 1, (2,)))
         if which == "raises":
             raise RuntimeError("no licence\nfor this simulator")
+
+
+class Parts(Toy):
+    """The same point, seen as a dictionary, a tuple or a table."""
+
+    def __init__(self, which, **kwargs):
+        super().__init__(**kwargs)
+        one, two = (Box(-np.inf, np.inf, (size,), np.float64) for size in (1, 2))
+        self.which = which
+        self.observation_space = {
+            "dict": Dict(place=two, right=Discrete(2), rest=one),
+            "tuple": Tuple([two, Dict(rest=one)]),
+            "table": Box(-np.inf, np.inf, (2, 3), np.float64),
+        }[which]
+
+    def _parts(self):
+        place, rest = self.x[:2], self.x[2:]
+        return {
+            "dict": {"place": place, "right": int(self.x[0] > 0), "rest": rest},
+            "tuple": (place, {"rest": rest}),
+            "table": np.array([self.x, -self.x]),
+        }[self.which]
+
+    def reset(self, **kwargs):
+        super().reset(**kwargs)
+        return self._parts(), {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return self._parts(), *rest
 
 
 class Bytes(Toy):
@@ -136,5 +168,7 @@ WRONG |= {"shape": "ToyShape-v0", "raise": "ToyRaise-v0"}
 for _wrong, _id in WRONG.items():
     register(_id, wrong=_wrong)
     register(_id.replace("Toy", "ToyPictures"), Pictures, wrong=_wrong)
-for _which in ("discrete", "whole", "unbounded", "dict", "table", "raises"):
+for _which in ("discrete", "whole", "unbounded", "mixed", "sequence", "raises"):
     register(f"Toy{_which.title()}-v0", Spaces, which=_which)
+for _which in ("dict", "tuple", "table"):
+    register(f"Toy{_which.title()}-v0", Parts, which=_which)
