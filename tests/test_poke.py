@@ -21,7 +21,9 @@ def small(env_id, *more):
 
 def export(run, out, episodes=2):
     words = [str(run), "--out", str(out), "--episodes", str(episodes)]
-    poke.main(poke.parse_args(words))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(poke, "FRAMES", (2,))
+        poke.main(poke.parse_args(words))
     return json.loads(out.read_text())
 
 
@@ -77,10 +79,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_policy_that_the_page_cannot_run_is_refused_in_one_line(what, tmp_path, monkeypatch):
+def test_a_policy_that_the_page_cannot_run_is_refused_in_one_line(what, tmp_path):
     script, env_id, more, expected = BAD[what]
     run = train(script, tiny(script, *more, env=env_id), tmp_path)
-    monkeypatch.setattr(poke, "FRAMES", ())
     with pytest.raises(UserError, match=expected):
         export(run, tmp_path / "policy.json")
     assert not (tmp_path / "policy.json").exists()

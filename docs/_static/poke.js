@@ -395,5 +395,5 @@ const poke = (() => {
     const data = JSON.parse(script.textContent);
     return show(data, document.querySelector(`article img[src*="${ENVS[data.env].picture}"]`));
   });
-  return { Play, shown };
+  return { ENVS, Play, shown };
 })();
