@@ -13,9 +13,8 @@ from benchmark import check_package
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
-PHONE, DESK = {"width": 375, "height": 812}, {"width": 1280, "height": 900}
-STEPS = "for (let k = 0; k < {}; k++) play.tick();"
-PUSHES = "play.env.push(1.5); play.env.push(1.5);"
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 812}
+TICKS = "([play, count]) => { for (let k = 0; k < count; k++) play.tick(); }"
 
 
 def parse_args(argv=None):
@@ -49,17 +48,21 @@ def main(args):
             # Less motion: the page waits, so that the pictures do not depend on the clock.
             page = browser.new_page(reduced_motion="reduce", **options)
             page.goto(args.page.resolve().as_uri())
-            scene = page.locator(".poke").first
-            for name, code in (
-                ("before", STEPS.format(args.steps)),
-                ("pushed", PUSHES + STEPS.format(10)),
-                ("wiped", "play.frames = 1;" + STEPS.format(60)),
-            ):
-                page.evaluate(f"([play]) => {{ {code} }}", page.evaluate_handle("poke.shown"))
-                page.get_by_role("button", name="Step", exact=True).first.press("Enter")
+            play = page.evaluate_handle("poke.shown[0]")
+
+            def step(count, name, page=page, play=play, look=look):
+                page.evaluate(TICKS, [play, count])
+                page.get_by_role("button", name="Step", exact=True).first.click()
                 path = args.out / f"poke-{look}-{name}.png"
-                scene.screenshot(path=path)
+                page.screenshot(path=path, full_page=True)
                 print(path)
+
+            step(args.steps, "before")
+            for _ in range(3):
+                page.get_by_role("button", name="Push ↺").click()
+            step(10, "pushed")
+            page.get_by_label("At each step its memory holds").first.select_option("1")
+            step(60, "wiped")
             page.close()
         browser.close()
 

@@ -56,7 +56,7 @@ const poke = (() => {
     static label = "A pendulum; the torque of its motor is the line below it";
     static unknown = "velocity (rad/s)";
     static reach = 1.45; // from the middle of the drawing to its edge
-    static nudges = [["Push ↺", (env) => env.push(1.5)], ["Push ↻", (env) => env.push(-1.5)]];
+    static nudges = [["Push ↺", (env) => env.push(1)], ["Push ↻", (env) => env.push(-1)]];
     static panels = [
       ["It sees", ["cos", "sin of the angle"], (t) => t.input.slice(0, 2)],
       ["It does", ["torque, within ±2 N m"], (t) => t.action],
