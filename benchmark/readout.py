@@ -50,18 +50,28 @@ class Recorder:
         return action, hidden
 
 
+def fit(hidden, values):
+    """The line that tells values from hidden states.  hidden (N, H), values (N, D) -> (H + 1, D)"""
+    x = with_one(hidden)
+    ridge = RIDGE * len(x) * np.eye(x.shape[1])
+    ridge[-1, -1] = 0  # the mean costs nothing
+    return np.linalg.solve(x.T @ x + ridge, x.T @ values.astype(np.float64))
+
+
+def with_one(hidden):
+    """Adds the column that the last row of a fit belongs to."""
+    return np.concatenate([hidden, np.ones((len(hidden), 1))], axis=1).astype(np.float64)
+
+
 def explained(hidden, values):
     """R^2 of a linear fit on the first half of the rows, in the second; NaN where nothing varies.
 
     hidden (N, H), values (N, D) -> (D,)
     """
-    hidden = np.concatenate([hidden, np.ones((len(hidden), 1))], axis=1).astype(np.float64)
     half = len(hidden) // 2
-    x, y = hidden[:half], values[:half].astype(np.float64)
-    ridge = RIDGE * half * np.eye(x.shape[1])
-    ridge[-1, -1] = 0  # the mean costs nothing
-    weights = np.linalg.solve(x.T @ x + ridge, x.T @ y)
-    rest, variance = values[half:] - hidden[half:] @ weights, values[half:].var(axis=0)
+    weights = fit(hidden[:half], values[:half])
+    rest = values[half:] - with_one(hidden[half:]) @ weights
+    variance = values[half:].var(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(variance > 1e-8, 1 - np.square(rest).mean(axis=0) / variance, np.nan)
 

@@ -14,9 +14,9 @@ author = "the contributors"
 copyright = "the contributors, MIT licence"
 html_title = project
 
-extensions = ["myst_parser", "mathml", "quotes"]
+extensions = ["myst_parser", "mathml", "poke", "quotes"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["results/*.md", "_build", "_generated", "_ext"]
+exclude_patterns = ["results/*.md", "poke_*.md", "_build", "_generated", "_ext"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 4
 # `script:` links lead to the highlighted source made by quotes.py; they are written as ../sac.py.

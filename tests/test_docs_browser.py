@@ -1,28 +1,11 @@
 """The built site in a real browser: Debian's Chromium, driven by Playwright."""
 
-import shutil
-
 import pytest
+from chromium import PHONE, open_page
 from docs_site import build
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed (requirements-dev.txt)"
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("no Chromium here (apt-get install chromium)", allow_module_level=True)
-
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test builds the site
-PHONE = {"width": 375, "height": 812}
 SCRIPTS = ["ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing", "conv_sac"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +13,6 @@ def site():
     folder, code, output = build()
     assert code == 0, output[-2000:]
     return folder
-
-
-def open_page(browser, path=None, viewport=None):
-    """(page, list that fills with what goes wrong: console errors, exceptions, requests)."""
-    page = browser.new_page(viewport=viewport or {"width": 1280, "height": 900})
-    trouble = []
-    page.on("console", lambda m: m.type == "error" and trouble.append(m.text))
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("requestfailed", lambda request: trouble.append(request.url))
-    page.on("request", lambda r: r.url.startswith("http") and trouble.append(r.url))
-    if path:
-        page.goto(f"file://{path}")
-    return page, trouble
 
 
 def test_no_page_has_a_console_error_a_missing_file_or_a_network_request(browser, site):
@@ -69,6 +39,20 @@ def test_every_formula_is_laid_out_by_the_browser_and_none_is_left_as_latex(brow
         assert "$" not in text
         page.close()
     assert formulas > 20
+
+
+def test_the_built_page_lets_a_policy_run_and_is_a_film_without_javascript(browser, site):
+    page, trouble = open_page(browser, site / "poke.html")
+    page.wait_for_function("poke.shown.length > 0 && poke.shown.every(play => play.count > 5)")
+    assert page.locator(".poke canvas").count() == 2 * page.evaluate("poke.shown.length")
+    assert page.locator("article img").count() == 0
+    assert trouble == []
+    page.close()
+    page, _ = open_page(browser, site / "poke.html", java_script_enabled=False)
+    box = page.locator("article img").first.bounding_box()
+    assert box["width"] > 200
+    assert page.locator("canvas").count() == 0
+    page.close()
 
 
 def test_the_search_finds_padding_without_a_server(browser, site):
