@@ -51,13 +51,14 @@ def make_envs(args, num_envs, seed=0, render_mode=None):
     )
 
 
-def make_env(env_id, seed=0, render_mode=None, memory_input=None):
+def make_env(env_id, seed=0, render_mode=None, memory_input=None, env=None):
     """One environment.
 
     env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own.
     seed: of the sequence of episodes, see `SeededEpisodes`.  memory_input: see `RnnInput`.
+    env: takes the place of the environment inside the wrappers, see common/policy.py.
     """
-    env = _make(env_id, render_mode)
+    env = env or _make(env_id, render_mode)
     try:
         _check_spaces(env_id, env)
     except UserError:
