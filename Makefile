@@ -1,8 +1,13 @@
 # Two commands on a fresh machine: `make train` and `make test`. Both install once, into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# Where PyTorch is taken from beside the usual index, for builds other than its usual one.
+TORCH_INDEX ?=
+PIP_INSTALL := $(BIN)/python -m pip install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: train test test-slow test-all lint docs clean
+.PHONY: install train test test-slow test-all lint docs clean
+
+install: .venv/installed
 
 train: .venv/installed
 	$(BIN)/python rsac.py --env-id pendulum-p-v0
@@ -25,11 +30,11 @@ docs: .venv/installed-dev
 
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -r requirements.txt
+	$(PIP_INSTALL) -r requirements.txt
 	touch $@
 
 .venv/installed-dev: requirements-dev.txt .venv/installed
-	$(BIN)/python -m pip install -r requirements-dev.txt
+	$(PIP_INSTALL) -r requirements-dev.txt
 	touch $@
 
 clean:

@@ -58,7 +58,7 @@ def open_run(path, *options, env_id=None):
     from common.checkpoint import load_checkpoint
     from common.evaluate import load_agent
 
-    script = load_checkpoint(path, script=None)["script"]
+    script = Path(load_checkpoint(path, script=None)["script"]).stem  # no path to other code
     module = import_script(script)
     options = [*options, "--env-id", env_id] if env_id else options
     args = module.parse_args(["--evaluate", str(path), *map(str, options)])
@@ -79,10 +79,10 @@ def move_aside(folder):
             return folder.rename(aside)
 
 
-def check_package(name):
-    """UserError if a package is not installed that only tests and comparisons need."""
+def check_package(name, file="requirements-dev.txt"):
+    """UserError if a package of `file` is not installed; runs do not need it."""
     if importlib.util.find_spec(name) is None:
-        raise UserError(f"this needs {name}: pip install -r requirements-dev.txt")
+        raise UserError(f"this needs {name}: pip install -r {file}")
 
 
 def check_env_id(env_id):

@@ -34,7 +34,7 @@ def write_file(path, *chunks):
         raise RunError(f"cannot write {path}: {error.strerror}; the old file is kept") from error
 
 
-def save_checkpoint(folder, state):
+def save_checkpoint(folder, state, name=NAME):
     """Writes `state` as the checkpoint of the run folder, in the place of the one before.
 
     state: a dict of tensors, numbers, strings, lists and dicts; must name its "script".
@@ -42,7 +42,7 @@ def save_checkpoint(folder, state):
     buffer = io.BytesIO()
     torch.save({"version": VERSION, **state}, buffer)
     data = buffer.getbuffer()
-    write_file(Path(folder) / NAME, data, MAGIC, hashlib.sha256(data).hexdigest().encode())
+    write_file(Path(folder) / name, data, MAGIC, hashlib.sha256(data).hexdigest().encode())
 
 
 def check_device(device):

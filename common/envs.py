@@ -27,14 +27,15 @@ def make_envs(args, num_envs, seed=0, render_mode=None):
     return Envs(makers)
 
 
-def make_env(env_id, seed=0, render_mode=None, memory_input=None):
+def make_env(env_id, seed=0, render_mode=None, memory_input=None, env=None):
     """One environment.
 
     env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own. Observations
     are made flat where they are no pictures.
     seed: of the sequence of episodes, see `SeededEpisodes`.  memory_input: see `RnnInput`.
+    env: takes the place of the environment inside the wrappers, see common/policy.py.
     """
-    env = _make(env_id, render_mode)
+    env = env or _make(env_id, render_mode)
     try:
         _check_actions(env_id, env.action_space)
         env = flatten(env, env_id)
