@@ -14,7 +14,7 @@ import pytest
 from benchmark.tune import read_space
 from common.errors import UserError
 
-pytest.importorskip(
+optuna = pytest.importorskip(
     "optuna", reason="Optuna is not installed: pip install -r requirements-tune.txt"
 )
 ROOT = Path(__file__).parent.parent
