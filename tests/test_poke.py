@@ -22,7 +22,7 @@ def small(env_id, *more):
 def export(run, out, episodes=2):
     words = [str(run), "--out", str(out), "--episodes", str(episodes)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(poke, "FRAMES", (2,))
+        patch.setattr(poke, "FRAMES", ())
         poke.main(poke.parse_args(words))
     return json.loads(out.read_text())
 
