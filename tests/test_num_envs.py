@@ -63,13 +63,13 @@ def train(script, folder, num_envs, monkeypatch, *options):
 
 
 def steps_of(script, batch):
-    """obs, next_obs (n, 2) and terminated (n,) of the real steps in a batch."""
+    """obs, next_obs (n, 2) and terminated (n,) of the steps to learn in a batch."""
     if script not in RECURRENT:
         obs, _, _, next_obs, terminated = batch
         return obs, next_obs, terminated[:, 0]
-    obs, _, _, terminated, mask = batch
-    first, real = obs.shape[1] - mask.shape[1] - 1, mask[..., 0] == 1
-    return obs[:, first:-1, :2][real], obs[:, first + 1 :, :2][real], terminated[..., 0][real]
+    obs, _, _, terminated, steps = batch
+    obs = obs[..., :2].flatten(0, 1)
+    return obs[steps], obs[steps + 1], terminated[:, 0]
 
 
 @num_envs
