@@ -1,0 +1,20 @@
+"""A bug: sequences of rsac.py go on from one episode into the next."""
+
+from variant import changed
+
+SAME_EPISODE = (
+    "np.nonzero(self.place[around] == self.place[rows, None] + steps)",
+    "np.nonzero(around < self.num_added)",
+)
+# Where one episode meets the next, the first observation of the next one is kept.
+OBS = (
+    """\
+        obs[b, t] = self.obs[rows]
+        obs[b, t + 1] = self.next_obs[rows]
+""",
+    """\
+        obs[b, t + 1] = self.next_obs[rows]
+        obs[b, t] = self.obs[rows]
+""",
+)
+exec(changed(__file__, SAME_EPISODE, OBS))

@@ -1,0 +1,6 @@
+"""A bug: the memory of rsac.py takes the axis of the batch for the axis of time."""
+
+from variant import changed
+
+AXES = ("args.rnn_dim, batch_first=True, bias=False", "args.rnn_dim, bias=False")
+exec(changed(__file__, AXES))
