@@ -32,7 +32,7 @@ def add_policies(app, pagename, templatename, context, doctree):
     app.add_js_file("poke.js", defer="defer")
     for path in policies(app.srcdir):
         data = path.read_text()
-        context["body"] += f'<script type="application/json" class="poke">{data}</script>\n'
+        context["body"] += f'<script type="application/json" class="poke-data">{data}</script>\n'
 
 
 def always(app, env, added, changed, removed):
