@@ -98,8 +98,7 @@ def test_a_bad_place_is_refused_in_one_line(tmp_path, capsys):
 def test_the_page_tells_of_a_policy_only_if_there_is_one(tmp_path):
     (tmp_path / "poke").mkdir()
     (tmp_path / "poke_reacher.md").write_text("## A target shown once")
-    env = SimpleNamespace(note_dependency=lambda path: None)
-    app, scripts = SimpleNamespace(srcdir=tmp_path, env=env), []
+    app, scripts = SimpleNamespace(srcdir=tmp_path), []
     app.add_js_file = lambda name, **options: scripts.append(name)
 
     def page(name):

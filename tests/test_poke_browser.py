@@ -168,7 +168,7 @@ HTML = """<!doctype html><html><head><meta charset="utf-8"><link rel="stylesheet
 <style>body {{ --color-background-primary: #fff; color: #000; }}
 @media (prefers-color-scheme: dark) {{ body {{ --color-background-primary: #111; color: #eee; }} }}
 </style></head><body><article class="content"><p><img src="{picture}"></p></article>
-<script type="application/json" class="poke">{data}</script><script src="{script}"></script>
+<script type="application/json" class="poke-data">{data}</script><script src="{script}"></script>
 </body></html>"""
 
 
