@@ -167,7 +167,7 @@ def test_noisy_next_actions_stay_in_bounds(script, tmp_path, monkeypatch):
 
 def sample_of(mean, log_std, noise, monkeypatch):
     """Action and log_prob of an actor that gives exactly these, all (B, action_dim)."""
-    actor = sac.Actor(1, mean.shape[1], [2])
+    actor = sac.Actor(1, mean.shape[1], sac.parse_args(["--hidden-dims", "2"]))
     actor.forward = lambda feat: (mean, log_std)
     monkeypatch.setattr(torch, "randn_like", lambda x: noise)
     return actor.sample(None)
@@ -281,8 +281,7 @@ def test_training_explores_and_evaluation_does_not(script, tmp_path, monkeypatch
 
     monkeypatch.setattr(module.Agent, "act", watched_act)
     run_two_states(script, tmp_path)
-    steps = 12 if script in RECURRENT else 6  # the memory reads on during the random steps
-    assert flags == [True] * 2 + [False] * steps + [True] * 2
+    assert flags == [True] * 2 + [False] * 12 + [True] * 2
 
 
 # ---- Whole updates against Stable-Baselines3 ----
