@@ -1,7 +1,6 @@
 """Replay of the feed-forward scripts against a list that forgets nothing; its size for all."""
 
 import importlib
-from types import SimpleNamespace
 
 import numpy as np
 import psutil
