@@ -1,8 +1,8 @@
 """Draws the diagrams of the documentation as SVG files:  python docs/diagrams.py
 
-Architecture of each algorithm, the map of the family, partial observability on the pendulum, and
-how memory and replay go together. The same code and the same Matplotlib give the same bytes, and a
-test compares them with what is committed.
+Architecture of each algorithm, the map of the family, partial observability on the pendulum, how
+memory and replay go together, and the curves in benchmark/results/bugs. The same code and the same
+Matplotlib give the same bytes, and a test compares them with what is committed.
 """
 
 import math
@@ -15,6 +15,9 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import FancyBboxPatch, Rectangle
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmark import read_curve
 
 STATIC = Path(__file__).parent / "_static"
 
@@ -453,6 +456,32 @@ def resume():
     return figure
 
 
+# ---- Learning curves with a bug and without ----
+
+CURVES = Path(__file__).parents[1] / "benchmark" / "results" / "bugs"
+BUGS = {path.stem.split("-bug-")[1].split("__")[0] for path in CURVES.glob("*-bug-*.csv")}
+
+
+def bug(name):
+    """Evaluation returns of rsac.py with a bug and without, one panel for each task."""
+    paths = sorted(CURVES.glob(f"*__rsac-bug-{name}__*.csv"))
+    figure, row = plt.subplots(
+        1, len(paths), figsize=(0.3 + 3.4 * len(paths), 2.2), layout="constrained", squeeze=False
+    )
+    for ax, path in zip(row[0], paths, strict=True):
+        good = read_curve(path.with_name(path.name.replace(f"-bug-{name}", "")))
+        bad = read_curve(path)
+        ax.plot(good["global_step"], good["eval_return_mean"], "--", color=GREY, label="without")
+        ax.plot(bad["global_step"], bad["eval_return_mean"], color=RED, label="with the bug")
+        task = path.name.split("__")[0].removeprefix("probes_")
+        ax.set_title(task, size=9, loc="left")
+        ax.set_xlabel("env steps", size=9)
+        ax.tick_params(labelsize=8)
+    row[0, 0].set_ylabel("evaluation return", size=9)
+    row[0, 0].legend(fontsize=8, frameon=False)
+    return figure
+
+
 # ---- All of them ----
 
 FIGURES = {
@@ -471,6 +500,7 @@ FIGURES = {
     "memory_units": units,
     "memory_owners": owners,
     "resume": resume,
+    **{f"bug_{name}": lambda name=name: bug(name) for name in sorted(BUGS)},
 }
 
 

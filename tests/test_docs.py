@@ -253,12 +253,13 @@ def test_reading_the_arguments_of_a_script_does_not_import_torch():
 SMALL = ["--num-threads", "1", "--hidden-dims", "8", "--rnn-dim", "8", "--eval-episodes", "1"]
 
 
-def run(folder, *command):
+def run(folder, *command, errors=False):
+    """What the command prints, with what it prints to stderr if `errors`."""
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return done.stdout + done.stderr * errors
 
 
 @pytest.fixture
@@ -292,6 +293,31 @@ def test_following_the_page_on_new_algorithms_gives_one_that_runs_and_passes_its
     (quick,) = [words for words in command_lines(page) if "--learning-starts" in words]
     output = run(workplace, *quick[: quick.index("--run-dir")], "--huber-delta", "1", *SMALL)
     assert "rsac_huber.py --evaluate runs/" in output
+
+
+@pytest.mark.slow
+def test_following_the_tour_prints_lines_of_the_form_that_it_shows(workplace):
+    shown, printed = [], []
+    for language, body in fences((DOCS / "tour.md").read_text()):
+        if language == "text":
+            shown += body.splitlines()
+        elif language == "diff":
+            old, new = (f"{line[1:]}\n" for line in body.splitlines())
+            source = (workplace / "rsac.py").read_text()
+            assert source.count(old) == 1
+            (workplace / "rsac_forgets.py").write_text(source.replace(old, new))
+        elif language == "python":
+            printed += run(workplace, "-c", body, errors=True).splitlines()
+        elif body.startswith("python "):
+            words = shlex.split(body.replace("10_000", "60"))[1:]
+            first = ["--learning-starts", "30", "--eval-every", "30", *SMALL]
+            words += first if "--run-dir" in words else []
+            printed += run(workplace, *words, errors=True).splitlines()
+    shown, printed = (
+        {re.sub(r"[-+]?\d[\d.,e]*", "#", x) for x in lines} for lines in (shown, printed)
+    )
+    assert {line for line in shown if "step/s" not in line} <= printed
+    assert (workplace / "film.gif").stat().st_size > 0
 
 
 @pytest.mark.slow

@@ -1,0 +1,377 @@
+"""Recurrent Soft Actor-Critic (RSAC): SAC that acts on its memory of the whole episode.
+
+Where one observation does not show the state, the history does. An LSTM sums it up, one for the
+actor and one for the critics, trained on sequences from replay: the loss is taken on the last T
+steps, its gradient goes back through all steps before.
+Extends sac.py: sequences instead of steps, `Memory`, a hidden state in the loop.
+
+Papers: Yang & Nguyen 2021, arXiv:2110.12628v1 (RSAC). Ni et al. 2022, arXiv:2110.05038v3 (separate
+memories, action as input). Morad et al. 2024, arXiv:2402.09900 (gradients through episodes).
+
+    python rsac.py --env-id pendulum-p-v0
+
+Docs: docs/rsac.md.  One memory for actor and critics: rsac_sharing.py.
+"""
+
+from common.cli import Parser, add_run_arguments, integer, number, run_cli
+
+# ---- 1. Arguments ----
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    add_run_arguments(parser)  # --seed, --resume, --evaluate and others that change no algorithm
+    add = parser.add_argument_group("schedule").add_argument
+    add("--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours")
+    add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
+    add("--eval-every", type=integer(1), default=1000, help="also saves a checkpoint [env steps]")
+    add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
+    add("--num-envs", type=integer(1), default=1, help="environments stepped together")
+    add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
+    add("--updates-per-step", type=number(0), default=0.5, help="updates per env step, on average")
+    add("--batch-size", type=integer(1), default=16, help="B [sequences]")
+    add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
+
+    add = parser.add_argument_group("algorithm").add_argument
+    add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
+    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
+    add("--lr", type=number(0), default=2e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
+    add(
+        "--lr-schedule",
+        choices=["constant", "linear"],
+        default="linear",
+        help="linear: to 0 in the second half",
+    )
+    add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
+    add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
+
+    add = parser.add_argument_group("memory").add_argument
+    add("--sequence-length", type=integer(1), default=32, help="T, steps with a loss [env steps]")
+    add("--context-length", type=integer(0), default=200, help="steps before them [env steps]")
+    add("--rnn-dim", type=integer(1), default=64, help="width of the memory")
+    inputs = ["obs", "obs-action", "obs-action-reward"]
+    add("--memory-input", choices=inputs, default="obs-action", help="what the memory reads")
+    return parser.parse(argv)
+
+
+if __name__ == "__main__":
+    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+
+import copy
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim import Adam
+
+from common.envs import check_flat, make_envs
+from common.evaluate import evaluate_checkpoint
+from common.run import Run
+
+# ---- 2. Replay buffer ----
+
+
+class ReplayBuffer:
+    """A ring of env steps: when it is full, the newest step overwrites the oldest."""
+
+    def __init__(self, capacity, obs_dim, action_dim):
+        self.capacity = capacity
+        self.num_added = 0  # since the start of the run; the next step goes to this row, % capacity
+        self.obs = np.zeros((capacity, obs_dim), np.float32)
+        self.action = np.zeros((capacity, action_dim), np.float32)
+        self.reward = np.zeros((capacity, 1), np.float32)
+        self.next_obs = np.zeros((capacity, obs_dim), np.float32)
+        self.terminated = np.zeros((capacity, 1), np.float32)
+        self.ended = np.ones(capacity, bool)  # terminated or truncated
+        # Counts the steps of an environment and leaps ahead after each episode: two steps are of
+        # one episode if and only if their places differ by as much as their times.
+        self.place = np.zeros(capacity, np.int64)
+        self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
+
+    def add(self, obs, action, reward, next_obs, terminated, truncated):
+        """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).
+        next_obs is the true next observation, also where an episode has ended."""
+        rows = np.arange(self.num_added, self.num_added + len(obs)) % self.capacity
+        self.obs[rows] = obs
+        self.action[rows] = action
+        self.reward[rows, 0] = reward
+        self.next_obs[rows] = next_obs
+        self.terminated[rows, 0] = terminated
+        self.num_envs = N = len(obs)  # the previous step of an environment lies N rows back
+        self.place[rows] = self.place[rows - N] + 1 + 10**9 * self.ended[rows - N]
+        self.ended[rows] = terminated | truncated
+        self.num_added += len(obs)
+
+    def sample(self, batch_size, length, context, rng):
+        """Sequences of T = `length` steps, each around a step drawn uniformly, and of up to K =
+        `context` steps before them: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the
+        M steps of the T that lie inside: action (M, action_dim), reward and terminated (M, 1), and
+        `steps` (M,), their places in obs.flatten(0, 1). The next observation comes right after."""
+        rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
+        steps = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
+        around = (rows[:, None] + steps * self.num_envs) % self.capacity  # (B, K + T)
+        # Which of them belong to the drawn step's episode: row b, column t.
+        b, t = np.nonzero(self.place[around] == self.place[rows, None] + steps)
+        rows = around[b, t]
+        learned = t >= context  # the context has no loss
+        t -= t.min()  # no padding that all sequences have
+
+        obs = np.zeros((batch_size, t.max() + 2, self.obs.shape[1]), np.float32)
+        obs[b, t] = self.obs[rows]
+        obs[b, t + 1] = self.next_obs[rows]
+        steps = (b * obs.shape[1] + t)[learned]
+        rows = rows[learned]
+        batch = (obs, self.action[rows], self.reward[rows], self.terminated[rows], steps)
+        return [torch.from_numpy(array) for array in batch]
+
+
+# ---- 3. Networks ----
+
+
+def mlp(input_dim, hidden_dims, output_dim):
+    layers = []
+    for hidden_dim in hidden_dims:
+        # LayerNorm keeps values in bounds where replay has no data (arXiv:2302.02948).
+        layers += [nn.Linear(input_dim, hidden_dim), nn.LayerNorm(hidden_dim), nn.ReLU()]
+        input_dim = hidden_dim
+    return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
+
+
+class Memory(nn.LSTM):
+    """Sums up all steps so far: obs is [observation | previous action | 1], and 0 on padding."""
+
+    def __init__(self, obs_dim, args):
+        # Without biases a state of 0 stays 0 for as long as the input is 0. So padding before an
+        # episode changes nothing; the input that is 1 on real steps takes the place of the biases.
+        super().__init__(obs_dim, args.rnn_dim, batch_first=True, bias=False)
+        weight = nn.init.uniform_(self.weight_ih_l0.data, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
+        # A quarter of the units starts with long time scales, up to 100 steps (arXiv:1804.11188):
+        # the second gate keeps the state; the first one lets the input in.
+        keep = torch.linspace(-3, 1, args.rnn_dim).clamp(min=0) * np.log(100)
+        weight[:, -1] = torch.cat([-keep, keep, torch.zeros(len(weight) - 2 * args.rnn_dim)])
+
+    def forward(self, obs, hidden=None):
+        """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it"""
+        feat, hidden = super().forward(obs, hidden)
+        return torch.cat([feat, obs], dim=-1), hidden
+
+
+class Actor(nn.Module):
+    """A memory and the policy: a Gaussian squashed by tanh, so that actions lie in (-1, 1)."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.rnn = Memory(obs_dim, args)
+        self.net = mlp(args.rnn_dim + obs_dim, args.hidden_dims, 2 * action_dim)
+
+    def forward(self, feat):
+        """(..., feat_dim) -> mean, log standard deviation before tanh, both (..., action_dim)"""
+        mean, log_std = self.net(feat).chunk(2, dim=-1)
+        return mean, log_std.clamp(-20, 2)
+
+    def sample(self, feat):
+        """(..., feat_dim) -> random action (..., action_dim), differentiable; log_prob (..., 1)"""
+        mean, log_std = self(feat)
+        noise = torch.randn_like(mean)
+        u = mean + log_std.exp() * noise
+        log_prob = -0.5 * noise.square() - log_std - 0.5 * np.log(2 * np.pi)
+        # Change of variables (arXiv:1801.01290v2, Eq. 21): minus log(1 - tanh(u)^2), written so
+        # that it neither overflows nor rounds to log(0) where tanh saturates.
+        log_prob = log_prob - 2 * (np.log(2) - u - F.softplus(-2 * u))
+        return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
+
+
+class Critics(nn.Module):
+    """A memory and two estimates of the return after `action`; the lower of the two is trusted."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.rnn = Memory(obs_dim, args)
+        self.qf1 = mlp(args.rnn_dim + obs_dim + action_dim, args.hidden_dims, 1)
+        self.qf2 = mlp(args.rnn_dim + obs_dim + action_dim, args.hidden_dims, 1)
+
+    def forward(self, feat, action):
+        """(..., feat_dim), (..., action_dim) -> q1, q2, both (..., 1)"""
+        feat = torch.cat([feat, action], dim=-1)
+        return self.qf1(feat), self.qf2(feat)
+
+
+class Agent(nn.Module):
+    """All networks of one agent and its temperature."""
+
+    def __init__(self, obs_dim, action_dim, args):
+        super().__init__()
+        self.actor = Actor(obs_dim, action_dim, args)
+        self.critics = Critics(obs_dim, action_dim, args)
+        self.critics_target = copy.deepcopy(self.critics)
+        self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
+        self.register_buffer("obs_scale", torch.ones(obs_dim))
+        self.register_buffer("reward_scale", torch.ones(()))
+        self.device = args.device
+        self.to(args.device)
+
+    @torch.no_grad()
+    def act(self, obs, hidden=None, deterministic=False):
+        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], NumPy; hidden state after `obs`"""
+        obs = torch.as_tensor(obs, device=self.device) / self.obs_scale
+        feat, hidden = self.actor.rnn(obs[:, None])  # a sequence of one step
+        mean, log_std = self.actor(feat[:, 0])
+        u = mean if deterministic else torch.normal(mean, log_std.exp())
+        return torch.tanh(u).cpu().numpy(), hidden
+
+
+# ---- 4. Losses ----
+
+
+def td_target(reward, terminated, next_value, gamma):
+    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
+    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
+    beyond it is real, and `next_value` is that of the true last observation."""
+    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
+    assert reward.shape == terminated.shape == next_value.shape
+    return reward + gamma * (1 - terminated) * next_value
+
+
+def critics_loss(q1, q2, y):
+    """Both critics' half squared errors (arXiv:1812.05905v2, Eq. 5), per element."""
+    return 0.5 * (q1 - y).square() + 0.5 * (q2 - y).square()
+
+
+def actor_loss(log_prob, q1, q2, alpha):
+    """alpha log pi(a|o) - min Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element."""
+    return alpha * log_prob - torch.min(q1, q2)
+
+
+def alpha_loss(log_alpha, log_prob, target_entropy):
+    """Raises alpha while the entropy, -log_prob, is below its target, per element.
+    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha, as in the authors' code."""
+    return -log_alpha * (log_prob.detach() + target_entropy)
+
+
+# ---- 5. Update ----
+
+
+def make_optimizers(agent, args):
+    return {
+        "critics": Adam(agent.critics.parameters(), args.lr, fused=True),
+        "actor": Adam(agent.actor.parameters(), args.lr, fused=True),
+        "alpha": Adam([agent.log_alpha], args.lr, fused=True),
+    }
+
+
+@torch.no_grad()
+def soft_update(target, online, tau):
+    """target <- (1 - tau) target + tau online, for all parameters in one call."""
+    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+
+
+def update(agent, optimizers, batch, args):
+    """One gradient step for each network: critics, actor, alpha, then the targets."""
+    obs, action, reward, terminated, steps = batch
+    obs = obs / agent.obs_scale
+    reward = reward / agent.reward_scale
+    alpha = agent.log_alpha.exp().detach()
+    # The memories read all sequences, with gradients through the context, too. (B, K + T + 1,
+    # feat_dim) becomes a list of steps: `steps` are those to learn, steps + 1 the next ones.
+    actor_feat = agent.actor.rnn(obs)[0].flatten(0, 1)
+    qf_feat = agent.critics.rnn(obs)[0].flatten(0, 1)
+
+    with torch.no_grad():
+        feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
+        next_action, next_log_prob = agent.actor.sample(actor_feat[steps + 1])
+        next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
+        # The entropy bonus of the steps to come belongs to their value.
+        next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
+        y = td_target(reward, terminated, next_value, args.gamma)
+    q1, q2 = agent.critics(qf_feat[steps], action)
+    qf_loss = critics_loss(q1, q2, y).mean()
+    optimizers["critics"].zero_grad()
+    qf_loss.backward()
+    optimizers["critics"].step()
+
+    new_action, log_prob = agent.actor.sample(actor_feat[steps])
+    q1, q2 = agent.critics(qf_feat[steps].detach(), new_action)
+    pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
+    optimizers["actor"].zero_grad()
+    # The critics only judge here: no gradients for their weights.
+    pi_loss.backward(inputs=list(agent.actor.parameters()))
+    optimizers["actor"].step()
+
+    losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q1.mean()}
+    losses |= {"alpha": alpha, "entropy": -log_prob.mean()}
+    if args.alpha is None:
+        optimizers["alpha"].zero_grad()
+        alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean().backward()
+        optimizers["alpha"].step()
+
+    soft_update(agent.critics_target, agent.critics, args.tau)
+    return losses
+
+
+# ---- 6. The run ----
+
+SCRIPT = "rsac"
+
+
+def main(args):
+    if args.evaluate:
+        return evaluate_checkpoint(args, SCRIPT, Agent)
+    run = Run(args, SCRIPT)  # with --resume, `args` become those of the run to continue
+    rng = np.random.default_rng(args.seed)
+    envs = make_envs(args, args.num_envs, args.seed)
+    obs_dim, action_dim = check_flat(envs)
+    if args.target_entropy is None:
+        args.target_entropy = -float(action_dim)  # arXiv:1812.05905v2, Appendix D
+
+    agent = Agent(obs_dim, action_dim, args)
+    optimizers = make_optimizers(agent, args)
+    buffer = ReplayBuffer(args.buffer_size, obs_dim, action_dim)
+    run.track(agent=agent, optimizers=optimizers, buffer=buffer, envs=envs, rng=rng)
+    obs, _ = envs.reset()
+    global_step, num_updates, obs, hidden = run.start(0, 0, obs, None)
+
+    while run.running(global_step):
+        # Act
+        action, hidden = agent.act(obs, hidden)
+        # While actions are random, the memory reads on.
+        if global_step < args.learning_starts:
+            action = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
+
+        # Step and store. `next_obs` is the true next observation also where an episode ends.
+        next_obs, reward, terminated, truncated, info = envs.step(action)
+        buffer.add(obs, action, reward, next_obs, terminated, truncated)
+        ended = terminated | truncated
+        obs = next_obs
+        if ended.any():
+            run.add_returns(info, ended)
+            obs, _ = envs.reset(options={"reset_mask": ended})
+            for state in hidden:  # (1, N, rnn_dim), forgets the episode that has ended
+                state[:, ended] = 0
+        global_step += args.num_envs
+
+        # Learn
+        if args.lr_schedule == "linear":
+            lr = args.lr * min(1, max(0, 2 - 2 * global_step / args.total_steps))
+            for optimizer in optimizers.values():
+                optimizer.param_groups[0]["lr"] = lr
+        while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
+            sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
+            batch = [x.to(args.device) for x in sample]
+            # Not in the papers: the first batch tells how large inputs and rewards are. Large
+            # inputs would saturate the gates; for large rewards an alpha of 1 is next to nothing.
+            if num_updates == 0:
+                agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
+                agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))
+            run.add_losses(global_step, update(agent, optimizers, batch, args))
+            num_updates += 1
+
+        # Show, evaluate and save, each when it is time
+        run.step(global_step, num_updates, obs, hidden)
+
+    return run.finish(global_step, num_updates, obs, hidden)
+
+
+if __name__ == "__main__":
+    run_cli(main, ARGS)
