@@ -109,10 +109,10 @@ class ReplayBuffer:
         M steps of the T that lie inside: action (M, action_dim), reward and terminated (M, 1), and
         `steps` (M,), their places in obs.flatten(0, 1). The next observation comes right after."""
         rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
-        steps = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
-        around = (rows[:, None] + steps * self.num_envs) % self.capacity  # (B, K + T)
+        offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
+        around = (rows[:, None] + offset * self.num_envs) % self.capacity  # (B, K + T)
         # Which of them belong to the drawn step's episode: row b, column t.
-        b, t = np.nonzero(self.place[around] == self.place[rows, None] + steps)
+        b, t = np.nonzero(self.place[around] == self.place[rows, None] + offset)
         rows = around[b, t]
         learned = t >= context  # the context has no loss
         t -= t.min()  # no padding that all sequences have

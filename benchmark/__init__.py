@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 
@@ -151,7 +152,7 @@ def _is_number(line, place):
 
 def machine():
     """One line for the record: processor, cores, Python, versions and commit."""
-    from common.run import origin  # here: it loads torch
+    from importlib.metadata import version
 
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
@@ -160,11 +161,16 @@ def machine():
             x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x
         ]
         cpu = names[0] if names else cpu
-    its = origin()
-    commit = its["commit"] or "unknown"
-    commit += "" if its["clean"] in (True, None) else " with changes"
-    versions = f"Python {its['python']}, torch {its['torch']}"
-    return f"{cpu}, {usable_cores()} cores, {versions}, commit {commit}"
+    describe = ["git", "describe", "--always", "--dirty"]
+    try:
+        commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    except OSError:  # no git here
+        commit = ""
+    python, torch = platform.python_version(), version("torch")
+    return (
+        f"{cpu}, {usable_cores()} cores, Python {python}, torch {torch}, "
+        f"commit {commit or 'unknown'}"
+    )
 
 
 def usable_cores():

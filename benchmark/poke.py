@@ -22,7 +22,7 @@ ALL, TOLD = 0, -1  # what fills the memory before an action, else a number of fr
 FRAMES = (40, 20, 10, 5, 2, 1)
 PUSH = 2.0  # rad/s, standard deviation of the pushes in the episodes of the fits
 PUSHED = 0.04  # of the steps
-DIGITS = 6  # of a weight
+DECIMALS = (7, 6)  # of a number: the first with which the file is small enough
 LARGEST = 300_000  # bytes of the file
 
 
@@ -99,11 +99,24 @@ def act(layers, feat):
     return np.tanh(feat).astype(np.float32)
 
 
-def rounded(x):
-    """Tensors, arrays and lists of them as (lists of) numbers with few digits."""
-    if isinstance(x, list | tuple) or x.ndim:
-        return [rounded(row) for row in x]
-    return float(f"{float(x):.{DIGITS}g}")
+def rounded(x, decimals):
+    """A dict of tensors, arrays and words, with lists of rounded numbers in their place."""
+    if isinstance(x, dict):
+        return {name: rounded(value, decimals) for name, value in x.items()}
+    if isinstance(x, str | int):
+        return x
+    if isinstance(x, list | tuple) or np.ndim(x):
+        return [rounded(row, decimals) for row in x]
+    return round(float(x), decimals)
+
+
+def encode(page):
+    """The page as bytes of JSON; UserError if there is too much of it."""
+    for decimals in DECIMALS:
+        text = json.dumps(rounded(page, decimals), separators=(",", ":"), allow_nan=False)
+        if len(text) < LARGEST:
+            return text.encode() + b"\n"
+    raise UserError(f"{len(text)} bytes are too many for a page; at most {LARGEST}")
 
 
 # ---- Episodes ----
@@ -155,19 +168,19 @@ def main(args):
     if env_id not in HIDDEN:
         raise UserError(f"the page has {' and '.join(HIDDEN)}, not {env_id}")
     network = weights(agent, envs.single_action_space.shape[0])
-    page = {"env": env_id, "weights": {name: rounded(x) for name, x in network.items()}}
+    page = {"env": env_id, "weights": network}
 
     # Both fits are on episodes of their own.
     seeds = make_seeds("test", args.seed + 1, count=args.episodes)
     _, obs, hidden, truth = play(agent, envs, seeds, change=PUSHES.get(env_id))
     r2 = explained(hidden, truth)
-    page["readout"] = {"weights": rounded(fit(hidden, truth).T), "r2": rounded(r2)}
+    page["readout"] = {"weights": fit(hidden, truth).T, "r2": r2}
     print(f"readout  R2 {' '.join(f'{x:.3f}' for x in r2)}")
     ways = {ALL: {}}
     if env_id in SITUATIONS:
         describe = SITUATIONS[env_id]
         usual = np.linalg.lstsq(describe(obs, truth), hidden, rcond=None)[0]  # (15, H)
-        page["usual"] = rounded(usual.T)
+        page["usual"] = usual.T
 
         def told(obs, truth):
             feat = np.concatenate([describe(obs, truth) @ usual, obs], axis=1)
@@ -184,10 +197,7 @@ def main(args):
         name = {ALL: "all", TOLD: "told"}.get(way, f"{way} frames")
         print(f"memory {name}  return_mean {mean:.6g}", flush=True)
     envs.close()
-    data = json.dumps(page, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-    if len(data) > LARGEST:
-        raise UserError(f"{len(data)} bytes are too many for a page; at most {LARGEST}")
-    write_file(args.out, data)
+    write_file(args.out, encode(page))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def main(args):
                 page.evaluate(TICKS, [play, count])
                 page.get_by_role("button", name="Step", exact=True).first.click()
                 path = args.out / f"poke-{look}-{name}.png"
-                page.screenshot(path=path, full_page=True)
+                page.screenshot(path=path, full_page=True, timeout=0)
                 print(path)
 
             step(args.steps, "before")

@@ -5,7 +5,7 @@
 
 Each finished run in the folders is tested once on 100 fresh episodes (--evaluate) and its curve is
 copied. In benchmark/results: scoreboard.csv, a row for each run; provenance.md, where each comes
-from; curves/; scoreboard.md, the table; scoreboard.png, the figure.
+from; curves/; scoreboard.png, the figure. The table is written into README.md and docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, or a controller of
 benchmark.baselines. The bound is sac.py on the full state. A seed has solved a task if its final
@@ -27,7 +27,8 @@ from common.checkpoint import write_file
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmark" / "results"
 # Task: its full-state version, and the final return that counts as solved if it is agreed.
 TASKS = {
     "pendulum-p-v0": ("pendulum-v0", -200),
@@ -198,6 +199,28 @@ def table(lines):
     return "\n".join(text) + "\n"
 
 
+def headline(lines):
+    """Markdown for the README: what rsac.py reaches, one line a task."""
+    text = ["| task | without memory | `rsac.py`, each seed | full state | solved | steps |"]
+    text.append("|---" * 6 + "|")
+    for line in (line for line in lines if line["algorithm"] == "rsac"):
+        floor = "-" if line["floor"] is None else f"{line['floor'][0]:.4g}"
+        bound = "-" if line["bound"] is None else f"{line['bound']:.4g}"
+        solved = "-" if line["solved"] is None else f"{line['solved']} of {len(line['finals'])}"
+        values = ", ".join(f"{value:.4g}" for value in line["finals"])
+        cells = (f"`{line['env_id']}`", floor, values, bound, solved, f"{line['steps']:,}")
+        text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text) + "\n"
+
+
+def fill(path, text):
+    """Puts the text between the two comment lines of a page that mark its place."""
+    before, _, rest = path.read_text().partition("<!-- scoreboard -->\n")
+    _, _, after = rest.partition("<!-- end -->\n")
+    marks = "<!-- scoreboard -->\n", "<!-- end -->\n"
+    write_file(path, "".join((before, marks[0], "\n", text, "\n", marks[1], after)).encode())
+
+
 def provenance(rows, out):
     """Markdown: commit, time, machine and command of each run, from its curve's head."""
     text = ["| run | commit | started | machine | command |", "|---" * 5 + "|"]
@@ -255,9 +278,11 @@ def main(args):
         raise UserError("there are no runs yet; name a folder with finished ones")
     rows = read_rows(args.out / "scoreboard.csv")  # in their order
     lines = summary(rows, read_baselines(args.out / "baselines.csv"))
-    write_file(args.out / "scoreboard.md", table(lines).encode())
     write_file(args.out / "provenance.md", provenance(rows, args.out).encode())
     draw(lines, rows, args.out)
+    if args.out == RESULTS:
+        fill(ROOT / "README.md", headline(lines))
+        fill(ROOT / "docs" / "results.md", table(lines))
     print(table(lines))
 
 

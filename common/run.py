@@ -45,8 +45,7 @@ def free_memory():
 
 
 def origin():
-    """Where results come from. "clean" is False where a file differs from the commit; without git
-    both are None."""
+    """Where results come from. "clean": no file differs from the commit; None without git."""
     git, lines = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"], []
     with suppress(OSError):  # no git here
         done = subprocess.run(git, cwd=Path(__file__).parent, capture_output=True, text=True)

@@ -8,18 +8,17 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter):
     """Says in one line what was skipped, and why."""
-    skipped = {}  # reason -> tests, or files where a whole one was skipped
+    skipped = {}  # reason -> files, whole ones or tests in them
     for report in terminalreporter.stats.get("skipped", []):
+        name, of_a_test, _ = report.nodeid.removeprefix("tests/").partition("::")
         reason = report.longrepr[2].removeprefix("Skipped: ")
-        skipped.setdefault(reason, set()).add(report.nodeid)
+        skipped.setdefault(reason, set()).add(name if of_a_test else f"all of {name}")
     if skipped:
-        reasons = []
-        for reason, ids in skipped.items():
-            files = sorted({name.split("::")[0].removeprefix("tests/") for name in ids})
-            reasons.append(f"{len(ids)} in {', '.join(files)} ({reason})")
-        terminalreporter.write_line(f"skipped: {'; '.join(reasons)}")
+        parts = [f"{', '.join(sorted(names))} ({reason})" for reason, names in skipped.items()]
+        terminalreporter.write_line(f"skipped: {'; '.join(parts)}")
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,15 @@
 """Replay of the feed-forward scripts against a list that forgets nothing; its size for all."""
 
 import importlib
-from types import SimpleNamespace
+from argparse import Namespace
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from script_runs import SCRIPTS, tiny
 
-import common.run
 import sac
 from common.errors import UserError
 from common.replay_files import ReplayFiles
@@ -71,8 +71,7 @@ def test_a_buffer_restored_from_its_files_gives_the_same_batches(more, tmp_path)
 def test_memory_that_cannot_fit_is_refused_before_a_run_folder_is_made(
     script, tmp_path, monkeypatch
 ):
-    none = SimpleNamespace(available=0)
-    monkeypatch.setattr(common.run, "psutil", SimpleNamespace(virtual_memory=lambda: none))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Namespace(available=0))
     module = importlib.import_module(script)
     args = module.parse_args(tiny(script, "--run-dir", tmp_path / "run"))
     with pytest.raises(UserError, match=r"--buffer-size 40 needs .* choose a smaller one"):

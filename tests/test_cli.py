@@ -65,8 +65,8 @@ AT_ONCE_OF |= {"conv_sac": AT_ONCE_OF["sac"], "rdpg": AT_ONCE_OF["ddpg"], "rtd3"
 # Found when the environment, the machine and the files are looked at.
 LATER = {
     "--env-id no-such-env-v0": "unknown environment 'no-such-env-v0'",
-    "--env-id pendulm-p-v0": "Did you mean: `pendulum-p`?",
-    "--env-id Pendulum-v7": "provides versioned environments: [ `v1` ]",
+    "--env-id pendulm-p-v0": "did you mean pendulum-p-v0",
+    "--env-id Pendulum-v7": "did you mean Pendulum-v1",
     "--env-id no_such_module:Toy-v0": "no_such_module:Toy-v0 cannot be imported",
     "--env-id envs.my:X-v0": "'envs.my'); envs here is a module of this repository; give yours",
     "--env-id common.my:X-v0": "common here is a module of this repository; give yours another",

@@ -264,6 +264,7 @@ def frame(number):
     return np.array([[[number % 256, number // 256]]], np.uint8)  # (C, H, W) = (1, 1, 2)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     capacity=st.integers(2, 25),

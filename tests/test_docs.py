@@ -169,8 +169,8 @@ def test_every_command_line_is_accepted_by_the_parser_it_is_for(page, words):
     copies = re.findall(r"^cp (\w+\.py) (\w+\.py)$", (ROOT / page).read_text(), re.M)
     copies = {copy: original for original, copy in copies}
     parse = parser_for((copies.get(words[0], words[0]), *words[1:]))
-    if parse is None:
-        pytest.skip("not a program of this repository, or not in it yet")
+    if parse is None:  # a program of others, such as pip, or one without arguments
+        return
     if "--help" in words:
         words = tuple(word for word in words if word != "--help")
     program_arguments = list(words[2:] if words[0] == "-m" else words[1:])

@@ -46,6 +46,7 @@ def test_the_built_page_lets_a_policy_run_and_is_a_film_without_javascript(brows
     page.wait_for_function("poke.shown.length > 0 && poke.shown.every(play => play.count > 5)")
     assert page.locator(".poke canvas").count() == 2 * page.evaluate("poke.shown.length")
     assert page.locator("article img").count() == 0
+    assert "input_scale" not in page.locator("article").inner_text()  # the weights are not text
     assert trouble == []
     page.close()
     page, _ = open_page(browser, site / "poke.html", java_script_enabled=False)

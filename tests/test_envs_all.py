@@ -21,28 +21,35 @@ from envs.table import ENVS, find
 
 # dm_control's tasks that are not in the table.
 OTHERS = [env_id for env_id in IDS if env_id not in ENVS]
-# One id per kind of code, and how often it is made in the fast tests: 1,000 times where that takes
-# a second; models of MuJoCo and scenes of pybullet take 10 to 200 ms and megabytes to build, so a
-# few show a leak. The slow tests make 300 of each.
-KINDS = {
-    "pendulum-va-v0": 1000,
-    "pendulum-p-concat5-v0": 1000,
-    "cartpole-continuous-v0": 1000,
-    "car-v0": 1000,
-    "water-maze-simple-pomdp-v0": 1000,
-    "reacher-pomdp-v0": 40,
-    "dmc-cartpole-balance-va-v0": 8,
-    "dmc-cartpole-balance-mdp-img-concat3-v0": 5,
-    "bumps-normal-test-v0": 20,
-    "HalfCheetahBulletEnv-v0": 20,
-    "mujoco-hopper-p-v0": 20,
-    "pendulum-flicker-v0": 1000,
+# One id per kind of code, and how often it is made and closed: models of MuJoCo and scenes of
+# pybullet take 10 to 200 ms and megabytes to build, the others a millisecond.
+LIGHT = dict.fromkeys(
+    [
+        "pendulum-va-v0",
+        "pendulum-p-concat5-v0",
+        "cartpole-continuous-v0",
+        "car-v0",
+        "water-maze-simple-pomdp-v0",
+        "pendulum-flicker-v0",
+    ],
+    1000,
+)
+KINDS = LIGHT | {
+    "reacher-pomdp-v0": 200,
+    "dmc-cartpole-balance-va-v0": 200,
+    "dmc-cartpole-balance-mdp-img-concat3-v0": 100,
+    "bumps-normal-test-v0": 200,
+    "HalfCheetahBulletEnv-v0": 200,
+    "mujoco-hopper-p-v0": 200,
 }
 
+
+def slow(env_id):
+    return pytest.param(env_id, marks=pytest.mark.slow)
+
+
 # Of each kind one is in the fast tests.
-EVERY = pytest.mark.parametrize(
-    "env_id", [i if i in KINDS else pytest.param(i, marks=pytest.mark.slow) for i in ENVS]
-)
+EVERY = pytest.mark.parametrize("env_id", [i if i in KINDS else slow(i) for i in ENVS])
 PARTIAL = pytest.mark.parametrize("env_id", [i for i, info in ENVS.items() if info.hidden != "-"])
 
 
@@ -281,24 +288,17 @@ linux = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads
 
 
 @linux
-@pytest.mark.parametrize(("env_id", "times"), KINDS.items())
-def test_make_and_close_leaves_nothing_behind(env_id, times):
-    _assert_flat(env_id, times)
-
-
-@linux
-@pytest.mark.slow
 @pytest.mark.timeout(3600)  # pixels: minutes
-@pytest.mark.parametrize("env_id", [i for i, times in KINDS.items() if times < 300])
-def test_hundreds_of_times_make_and_close_leave_nothing_behind(env_id):
-    _assert_flat(env_id, 300)
+@pytest.mark.parametrize("env_id", [i if i in LIGHT else slow(i) for i in KINDS])
+def test_make_and_close_leaves_nothing_behind(env_id):
+    _assert_flat(env_id, KINDS[env_id])
 
 
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("env_id", KINDS)
 def test_drawing_leaves_nothing_behind(env_id):
-    _assert_flat(env_id, KINDS[env_id], render_mode="rgb_array")
+    _assert_flat(env_id, KINDS[env_id] // 5, render_mode="rgb_array")
 
 
 def test_table_covers_every_module_that_makes_environments():

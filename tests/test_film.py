@@ -29,6 +29,7 @@ def test_an_episode_is_filmed_with_its_panels(script, tmp_path):
     assert frames.shape[2] > pictures[0].shape[1] + 2 * film.SHOWN
 
 
+@pytest.mark.slow
 def test_every_kth_picture_is_kept_for_k_times_as_long(tmp_path):
     folder = train("sac", tiny("sac", env="pendulum-p-v0"), tmp_path)
     found = []

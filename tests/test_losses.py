@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import stable_baselines3
 import torch
-from script_runs import RECURRENT, SCRIPTS
+from script_runs import RECURRENT, SCRIPTS, tiny
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
@@ -167,7 +167,7 @@ def test_noisy_next_actions_stay_in_bounds(script, tmp_path, monkeypatch):
 
 def sample_of(mean, log_std, noise, monkeypatch):
     """Action and log_prob of an actor that gives exactly these, all (B, action_dim)."""
-    actor = sac.Actor(1, mean.shape[1], [2])
+    actor = sac.Actor(1, mean.shape[1], sac.parse_args(["--hidden-dims", "2"]))
     actor.forward = lambda feat: (mean, log_std)
     monkeypatch.setattr(torch, "randn_like", lambda x: noise)
     return actor.sample(None)
@@ -228,7 +228,46 @@ def test_alpha_starts_at_the_size_of_the_rewards_unless_it_is_fixed(script, tmp_
     assert seen == [pytest.approx(0.3)] * 6
 
 
+@pytest.mark.parametrize("script", [name for name in SCRIPTS if name not in DETERMINISTIC])
+@pytest.mark.parametrize(("options", "expected"), [([], -2.0), (["--target-entropy", "0.3"], 0.3)])
+def test_the_target_entropy_is_minus_the_action_dimension_unless_it_is_set(
+    script, options, expected, tmp_path, monkeypatch
+):
+    module, seen = importlib.import_module(script), set()
+    real = module.alpha_loss
+
+    def watched(log_alpha, log_prob, target_entropy):
+        seen.add(target_entropy)
+        return real(log_alpha, log_prob, target_entropy)
+
+    monkeypatch.setattr(module, "alpha_loss", watched)
+    argv = tiny(script, "--run-dir", tmp_path / "run", *options, total=30)
+    module.main(module.parse_args(argv))
+    assert seen == {expected}
+
+
 # ---- What an update may move ----
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_update_forgets_the_gradients_of_the_one_before(script, tmp_path, monkeypatch):
+    module, pairs = importlib.import_module(script), []
+    real_update = module.update
+
+    def watched_update(agent, optimizers, batch, args, *rest):
+        agents = copy.deepcopy(agent), copy.deepcopy(agent)
+        for other, left_over in zip(agents, (0.0, 9.0), strict=True):
+            for p in other.parameters():
+                p.grad = torch.full_like(p, left_over)
+            torch.manual_seed(0)
+            real_update(other, module.make_optimizers(other, args), batch, args, *rest)
+        pairs.extend(zip(*(other.named_parameters() for other in agents), strict=True))
+        return real_update(agent, optimizers, batch, args, *rest)
+
+    monkeypatch.setattr(module, "update", watched_update)
+    run_two_states(script, tmp_path)
+    for (name, p), (_, q) in pairs:
+        assert torch.equal(p, q), name
 
 
 @pytest.mark.parametrize("script", ["td3", "rtd3"])
@@ -270,6 +309,57 @@ def test_exploration_noise_has_the_asked_size_and_stays_in_bounds(script):
     assert abs(agent.act(obs)[0]).max() == 1.0
 
 
+@pytest.mark.parametrize("script", [name for name in SCRIPTS if name not in DETERMINISTIC])
+def test_a_random_policy_acts_with_its_own_mean_and_standard_deviation(script):
+    agent, count = make_agent(script)[2], 3000
+    mean, log_std = torch.tensor([[0.3, -0.5], [-1.0, 0.2]])
+    agent.actor.forward = lambda feat: (mean.expand(count, -1), log_std.expand(count, -1))
+    shape = PICTURE if script == "conv_sac" else (OBS_DIM,)
+    obs = np.zeros((count, *shape), np.float32)
+    u = np.arctanh(agent.act(obs)[0].astype(np.float64))
+    np.testing.assert_allclose(u.mean(axis=0), mean, atol=0.1)
+    np.testing.assert_allclose(u.std(axis=0), log_std.exp(), rtol=0.07)
+    best = agent.act(obs, deterministic=True)[0]
+    np.testing.assert_allclose(best, mean.tanh().expand(count, -1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("script", [name for name in SCRIPTS if name not in DETERMINISTIC])
+def test_a_random_policy_is_never_too_narrow_or_too_wide_to_compute_with(script):
+    actor = make_agent(script)[2].actor
+    last = actor.net[-1]
+    last.bias.data[ACTION_DIM:] = torch.tensor([1000.0, -1000.0])
+    _, log_std = actor(torch.zeros(1, actor.net[0].in_features))
+    assert log_std.tolist() == [[2.0, -20.0]]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_actions_are_random_up_to_learning_starts_and_then_the_policys(
+    script, tmp_path, monkeypatch
+):
+    module, actions = importlib.import_module(script), []
+    real_act, real_add = module.Agent.act, module.ReplayBuffer.add
+
+    def still(*args, **kwargs):
+        action, hidden = real_act(*args, **kwargs)
+        return 0 * action, hidden
+
+    def watched_add(self, obs, action, *args):
+        actions.extend(action)
+        real_add(self, obs, action, *args)
+
+    monkeypatch.setattr(module.Agent, "act", still)
+    monkeypatch.setattr(module.ReplayBuffer, "add", watched_add)
+    options = ["--learning-starts", 100, "--updates-per-step", 0, "--eval-every", 1000]
+    argv = tiny(script, *options, "--run-dir", tmp_path / "run", total=110)
+    module.main(module.parse_args(argv))
+    drawn = np.array(actions[:100])
+    assert (np.array(actions[100:]) == 0).all()
+    # Uniform from -1 to 1: 200 numbers, a fifth of them in each fifth.
+    counts = np.histogram(drawn, bins=5, range=(-1, 1))[0]
+    assert counts.sum() == 200
+    assert abs(counts - 40).max() < 25  # 4.4 standard deviations
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_training_explores_and_evaluation_does_not(script, tmp_path, monkeypatch):
     flags, module = [], importlib.import_module(script)
@@ -281,8 +371,7 @@ def test_training_explores_and_evaluation_does_not(script, tmp_path, monkeypatch
 
     monkeypatch.setattr(module.Agent, "act", watched_act)
     run_two_states(script, tmp_path)
-    steps = 12 if script in RECURRENT else 6  # the memory reads on during the random steps
-    assert flags == [True] * 2 + [False] * steps + [True] * 2
+    assert flags == [True] * 2 + [False] * 12 + [True] * 2
 
 
 # ---- Whole updates against Stable-Baselines3 ----

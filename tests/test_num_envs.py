@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from script_runs import RECURRENT, SCRIPTS
+from script_runs import RECURRENT, SCRIPTS, tiny
 
 from common.envs import make_envs
 
@@ -63,13 +63,13 @@ def train(script, folder, num_envs, monkeypatch, *options):
 
 
 def steps_of(script, batch):
-    """obs, next_obs (n, 2) and terminated (n,) of the real steps in a batch."""
+    """obs, next_obs (n, 2) and terminated (n,) of the steps to learn in a batch."""
     if script not in RECURRENT:
         obs, _, _, next_obs, terminated = batch
         return obs, next_obs, terminated[:, 0]
-    obs, _, _, terminated, mask = batch
-    first, real = obs.shape[1] - mask.shape[1] - 1, mask[..., 0] == 1
-    return obs[:, first:-1, :2][real], obs[:, first + 1 :, :2][real], terminated[..., 0][real]
+    obs, _, _, terminated, steps = batch
+    obs = obs[..., :2].flatten(0, 1)
+    return obs[steps], obs[steps + 1], terminated[:, 0]
 
 
 @num_envs
@@ -161,3 +161,58 @@ def test_a_linear_learning_rate_ends_at_zero_where_the_last_step_goes_beyond_the
     rates = [rate for each in rates for rate in each]
     assert rates == sorted(rates, reverse=True)
     assert rates[0] > rates[-1] == 0
+
+
+# ---- What the loop takes from the arguments ----
+
+
+def watch(script, folder, monkeypatch, *options):
+    """A run of 40 steps that learns once at each step from 17 on: arguments, batches, and the
+    learning rates of each update."""
+    module, batches, rates = importlib.import_module(script), [], []
+    real = module.update
+
+    def watched(agent, optimizers, batch, *rest):
+        batches.append(batch)
+        rates.append({g["lr"] for x in optimizers.values() for g in x.param_groups})
+        return real(agent, optimizers, batch, *rest)
+
+    monkeypatch.setattr(module, "update", watched)
+    argv = tiny(script, "--updates-per-step", 1, "--run-dir", folder / "run", *options, total=40)
+    args = module.parse_args(argv)
+    module.main(args)
+    assert len(batches) == 24
+    return args, batches, rates
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_linear_learning_rate_falls_in_the_second_half_of_a_run(script, tmp_path, monkeypatch):
+    args, _, rates = watch(script, tmp_path, monkeypatch, "--lr-schedule", "linear")
+    expected = [args.lr] * 4 + [args.lr * (40 - step) / 20 for step in range(21, 41)]
+    assert [len(each) for each in rates] == [1] * 24  # all optimizers have the same
+    assert [rate for each in rates for rate in each] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_constant_learning_rate_stays(script, tmp_path, monkeypatch):
+    args, _, rates = watch(script, tmp_path, monkeypatch)
+    assert rates == [{args.lr}] * 24
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_batches_are_as_large_and_as_long_as_asked_for(script, tmp_path, monkeypatch):
+    options = ["--batch-size", 5, "--buffer-size", 1000]
+    options += ["--n-step", 2, "--gamma", 0.9] if script == "conv_sac" else []
+    _, batches, _ = watch(script, tmp_path, monkeypatch, *options)
+    assert {len(batch[0]) for batch in batches} == {5}
+    if script == "conv_sac":  # two steps of reward, one where the episode ends
+        discounts = {round(x, 4) for *_, discount in batches for x in discount[:, 0].tolist()}
+        assert discounts == {0.81, 0.9}
+    if script in RECURRENT:
+        learned, context = [], []  # steps of each sequence
+        for obs, *_, steps in batches:
+            for row in range(5):
+                places = steps[steps // obs.shape[1] == row] % obs.shape[1]
+                learned.append(len(places))
+                context.append((obs[row, : places[0], -1] == 1).sum().item())  # 1: a real step
+        assert (max(learned), max(context)) == (4, 3)

@@ -376,6 +376,7 @@ def test_the_mean_is_over_the_tasks_and_algorithms_that_keep_most(tmp_path):
     assert left_out == ["td3", "e-v0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_which_tasks_are_taken_does_not_depend_on_the_order_of_a_set(tmp_path, seed):
     for name in ("a-v0__rsac", "b-v0__rsac", "a-v0__rtd3", "b-v0__rtd3"):
@@ -511,6 +512,7 @@ def test_the_summary_has_one_row_per_environment(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_files(drawn, tmp_path):
     words = ["--baselines", tmp_path / "bars.csv", "--out", tmp_path / "again" / "curves"]
     call(tmp_path / "runs", *words)

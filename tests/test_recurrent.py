@@ -188,6 +188,27 @@ def test_the_loss_of_the_last_step_reaches_the_first_step_of_the_context(script,
         assert touched.tolist() == [True] * num_steps + [False]
 
 
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_some_units_of_a_new_memory_remember_a_hundred_steps(script):
+    module = importlib.import_module(script)
+    torch.manual_seed(0)
+    memory = module.Memory(OBS, module.parse_args([]))
+    obs = torch.zeros(2, 101, OBS)
+    obs[..., -1] = 1
+    obs[0, 0, 0] = 1  # all that differs
+    first, last = (memory(obs[:, :count])[1][1][0] for count in (1, 101))
+    left = (last[0] - last[1]) / (first[0] - first[1])
+    assert left.abs().max() > 0.1  # exp(-1) is meant
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_values_stay_in_bounds_where_there_is_no_data(script):
+    _, _, agent, _ = make(script)
+    head = agent.critics.qf1
+    feat = torch.randn(9, head[0].in_features, dtype=torch.double)
+    torch.testing.assert_close(head(1e4 * feat), head(1e8 * feat), rtol=0, atol=0.01)
+
+
 # ---- The loop: hidden states of acting ----
 
 

@@ -224,7 +224,7 @@ def run_folder(tmp_path):
     return tmp_path / "runs" / "run"
 
 
-@pytest.mark.parametrize("flushes", range(7))
+@pytest.mark.parametrize("flushes", range(8))
 def test_a_full_disk_ends_the_run_and_keeps_what_is_there(flushes, tmp_path):
     whole = train("sac", tiny("sac"), tmp_path / "whole")
     ended = run("sac", tiny("sac"), tmp_path, "full_disk", flushes)
@@ -232,7 +232,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_is_there(flushes, tmp_path):
     assert "No space left on device" in last_line(ended)
     folder = run_folder(tmp_path)
     assert not list(folder.rglob(".*tmp"))
-    if flushes >= 5:  # arguments, rows of step 0 and of step 25, replay memory, checkpoint
+    if flushes >= 6:  # origin, arguments, rows of step 0 and of step 25, replay memory, checkpoint
         resume("sac", folder, tmp_path, 60)
         assert progress(folder) == progress(whole)
 

@@ -60,9 +60,10 @@ def test_a_task_without_floor_or_bound_has_dashes():
 
 def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path, capsys):
     runs, out = tmp_path / "runs", tmp_path / "results"
-    name = "toy_envs_Toy-v0__sac__0"
-    train("sac", tiny("sac"), tmp_path, f"{name}__now")
-    unfinished = train("sac", tiny("sac"), tmp_path, "toy_envs_Toy-v0__sac__1__now")
+    name = "pendulum-v0__sac__0"
+    argv = tiny("sac", env="pendulum-v0")
+    train("sac", argv, tmp_path, f"{name}__now")
+    unfinished = train("sac", argv, tmp_path, "pendulum-v0__sac__1__now")
     args = json.loads((unfinished / "args.json").read_text())
     (unfinished / "args.json").write_text(json.dumps(args | {"total_steps": 10**6}))
     words = [str(runs), "--out", str(out), "--episodes", "3"]
@@ -70,9 +71,9 @@ def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path
     assert f"not finished: {unfinished}" in capsys.readouterr().err
     (tested,) = csv.DictReader((out / "scoreboard.csv").read_text().splitlines())
     assert (tested["env_id"], tested["algorithm"], tested["seed"]) == tuple(name.split("__"))
-    assert float(tested["final"]) == pytest.approx(float(tested["final"]))
+    assert -2000 < float(tested["final"]) < 0
     before = {path.name: path.read_bytes() for path in out.glob("*.*")}
-    assert before.keys() == {"scoreboard.csv", "scoreboard.md", "scoreboard.png", "provenance.md"}
+    assert before.keys() == {"scoreboard.csv", "scoreboard.png", "provenance.md"}
     assert f"| `{name}` |" in (out / "provenance.md").read_text()
     scoreboard.main(scoreboard.parse_args(words))
     assert before == {path.name: path.read_bytes() for path in out.glob("*.*")}
@@ -84,9 +85,9 @@ def test_what_cannot_be_shown_is_one_line(tmp_path):
             scoreboard.main(scoreboard.parse_args([*words, "--out", str(tmp_path / "out")]))
 
 
-def test_the_table_of_the_results_page_is_that_of_the_data():
+def test_the_tables_of_the_pages_are_those_of_the_data():
     rows = scoreboard.read_rows(scoreboard.RESULTS / "scoreboard.csv")
     controllers = scoreboard.read_baselines(scoreboard.RESULTS / "baselines.csv")
-    table = scoreboard.table(scoreboard.summary(rows, controllers))
-    assert (scoreboard.RESULTS / "scoreboard.md").read_text() == table
-    assert table in (ROOT / "docs" / "results.md").read_text()
+    lines = scoreboard.summary(rows, controllers)
+    assert scoreboard.table(lines) in (ROOT / "docs" / "results.md").read_text()
+    assert scoreboard.headline(lines) in (ROOT / "README.md").read_text()

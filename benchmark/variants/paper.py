@@ -19,8 +19,8 @@ DEFAULTS = (
 """,
 )
 WHOLE_EPISODES = (
-    "        steps = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))\n",
-    "        steps = np.arange(-length, length)  # all of an episode that is not longer\n",
+    "        offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))\n",
+    "        offset = np.arange(-length, length)  # all of an episode that is not longer\n",
 )
 NETWORKS = """\
 def mlp(input_dim, hidden_dims, output_dim):

@@ -22,7 +22,6 @@ def add_parts(app, docname, source):
     parts = [app.srcdir / f"poke_{path.stem}.md" for path in policies(app.srcdir)]
     for part in parts:
         if part.exists():
-            app.env.note_dependency(str(part))
             source[0] += "\n" + part.read_text()
 
 
@@ -33,10 +32,16 @@ def add_policies(app, pagename, templatename, context, doctree):
     app.add_js_file("poke.js", defer="defer")
     for path in policies(app.srcdir):
         data = path.read_text()
-        context["body"] += f'<script type="application/json" class="poke">{data}</script>\n'
+        context["body"] += f'<script type="application/json" class="poke-data">{data}</script>\n'
+
+
+def always(app, env, added, changed, removed):
+    """Builds the page anew each time: its sources do not tell that a policy has come or gone."""
+    return ["poke"]
 
 
 def setup(app):
+    app.connect("env-get-outdated", always)
     app.connect("source-read", add_parts)
     app.connect("html-page-context", add_policies)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

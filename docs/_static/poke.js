@@ -391,7 +391,7 @@ const poke = (() => {
     return play;
   }
 
-  const shown = [...document.querySelectorAll("script.poke")].map((script) => {
+  const shown = [...document.querySelectorAll("script.poke-data")].map((script) => {
     const data = JSON.parse(script.textContent);
     return show(data, document.querySelector(`article img[src*="${ENVS[data.env].picture}"]`));
   });
