@@ -47,6 +47,7 @@ def acting_part(agent, obs):
     agent.act(obs, deterministic=True)
     hook.remove()
     modules = {name for name, module in agent.named_modules() if module in used}
+    modules.add("")  # the scales of the agent itself
     return {name for name in agent.state_dict() if name.rpartition(".")[0] in modules}
 
 

@@ -27,7 +27,7 @@ const poke = (() => {
 
     // input: [observation | previous action | 1]; the memory before it -> the memory after it
     read(input, memory) {
-      const x = input.map((value, k) => value / this.input_scale[k]);
+      const x = this.scaled(input);
       const sums = this.ih.map((row, k) => dot(row, x) + dot(this.hh[k], memory.h));
       const next = this.empty();
       for (let k = 0; k < this.size; k++) {
@@ -38,12 +38,20 @@ const poke = (() => {
       return next;
     }
 
+    scaled(input) {
+      return input.map((value, k) => value / this.obs_scale[k]);
+    }
+
     act(input, memory) {
-      let x = [...memory.h, ...input];
-      this.layers.forEach(([weight, bias], k) => {
-        const before = k ? x.map((value) => Math.max(value, 0)) : x;
-        x = weight.map((row, j) => dot(row, before) + bias[j]);
-      });
+      let x = [...memory.h, ...this.scaled(input)];
+      for (const [weight, bias, gain, shift] of this.layers) {
+        x = weight.map((row, j) => dot(row, x) + bias[j]);
+        if (gain) { // LayerNorm, then ReLU
+          const mean = x.reduce((sum, value) => sum + value) / x.length;
+          const size = Math.sqrt(x.reduce((sum, v) => sum + (v - mean) ** 2, 0) / x.length + 1e-5);
+          x = x.map((v, j) => Math.max(0, (v - mean) / size * gain[j] + shift[j]));
+        }
+      }
       return x.map(Math.tanh);
     }
   }
