@@ -72,7 +72,6 @@ def test_an_action_that_is_told_is_the_one_that_is_played(tmp_path, told):
 
 BAD = {
     "another environment": ("rsac", "pendulum-va-v0", [], "the page has pendulum-p-v0"),
-    "another kind of memory": ("rsac", "pendulum-p-v0", ["--rnn", "gru"], "an LSTM of their own"),
     "a memory that is shared": ("rsac_sharing", "pendulum-p-v0", [], "an LSTM of their own"),
     "no memory": ("sac", "pendulum-p-v0", [], "an LSTM of their own"),
     "too many weights": ("rsac", "pendulum-p-v0", ["--rnn-dim", 100], "are too many for a page"),
