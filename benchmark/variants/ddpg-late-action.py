@@ -3,9 +3,9 @@
 from variant import changed
 
 FIRST = (
-    "        self.qf1 = mlp(feat_dim + action_dim, hidden_dims, 1)\n",
-    "        self.first = nn.Linear(feat_dim, hidden_dims[0])\n"
-    "        self.qf1 = mlp(hidden_dims[0] + action_dim, hidden_dims[1:], 1)\n",
+    "        self.qf1 = mlp(obs_dim + action_dim, args.hidden_dims, 1)\n",
+    "        self.first = nn.Linear(obs_dim, args.hidden_dims[0])\n"
+    "        self.qf1 = mlp(args.hidden_dims[0] + action_dim, args.hidden_dims[1:], 1)\n",
 )
 SECOND = (
     "        feat = torch.cat([feat, action], dim=-1)\n",

@@ -3,7 +3,7 @@
 from variant import changed
 
 SAME_EPISODE = (
-    "np.nonzero(self.place[around] == self.place[rows, None] + steps)",
+    "np.nonzero(self.place[around] == self.place[rows, None] + offset)",
     "np.nonzero(around < self.num_added)",
 )
 # Where one episode meets the next, the first observation of the next one is kept.
