@@ -13,6 +13,8 @@ const poke = (() => {
   const numbers = (x) => x.map((value) => value.toFixed(2)).join(", ");
   const sigmoid = (x) => 1 / (1 + Math.exp(-x));
   const dot = (row, x) => row.reduce((sum, weight, k) => sum + weight * x[k], 0);
+  const centred = (x) => x.map((value) => value - x.reduce((a, b) => a + b) / x.length);
+  const normed = (x) => times((dot(centred(x), centred(x)) / x.length + 1e-5) ** -0.5, centred(x));
 
   // ---- The network: the actor of rsac.py, without its noise ----
 
@@ -38,19 +40,13 @@ const poke = (() => {
       return next;
     }
 
-    scaled(input) {
-      return input.map((value, k) => value / this.obs_scale[k]);
-    }
+    scaled = (input) => input.map((value, k) => value / this.obs_scale[k]);
 
     act(input, memory) {
       let x = [...memory.h, ...this.scaled(input)];
       for (const [weight, bias, gain, shift] of this.layers) {
         x = weight.map((row, j) => dot(row, x) + bias[j]);
-        if (gain) { // LayerNorm, then ReLU
-          const mean = x.reduce((sum, value) => sum + value) / x.length;
-          const size = Math.sqrt(x.reduce((sum, v) => sum + (v - mean) ** 2, 0) / x.length + 1e-5);
-          x = x.map((v, j) => Math.max(0, (v - mean) / size * gain[j] + shift[j]));
-        }
+        if (gain) x = normed(x).map((value, j) => Math.max(0, value * gain[j] + shift[j]));
       }
       return x.map(Math.tanh);
     }
