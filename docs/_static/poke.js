@@ -23,9 +23,7 @@ const poke = (() => {
       Object.assign(this, weights, { size: weights.hh[0].length });
     }
 
-    empty() {
-      return { h: Array(this.size).fill(0), c: Array(this.size).fill(0) };
-    }
+    empty = () => ({ h: Array(this.size).fill(0), c: Array(this.size).fill(0) });
 
     // input: [observation | previous action | 1]; the memory before it -> the memory after it
     read(input, memory) {
@@ -73,9 +71,7 @@ const poke = (() => {
       this.torque = 0;
     }
 
-    observe() {
-      return [Math.cos(this.angle), Math.sin(this.angle)];
-    }
+    observe = () => [Math.cos(this.angle), Math.sin(this.angle)];
 
     step([action]) {
       this.torque = 2 * clip(action, 1);
