@@ -47,16 +47,23 @@ def acting_part(agent, obs):
     agent.act(obs, deterministic=True)
     hook.remove()
     modules = {name for name, module in agent.named_modules() if module in used}
+    modules.add("")  # the scales of the agent itself
     return {name for name in agent.state_dict() if name.rpartition(".")[0] in modules}
+
+
+def without_folder(origin):
+    """Where a run comes from, without the name of its folder, which means nothing elsewhere."""
+    words = shlex.split(origin["command"])
+    if "--run-dir" in words:
+        k = words.index("--run-dir")
+        del words[k : k + 2]
+    return origin | {"command": shlex.join(words)}
 
 
 def table_row(name, state):
     """The line of README.md about one exported file."""
     origin = state["origins"][0] if state.get("origins") else {}
     words = shlex.split(origin.get("command", ""))[2:]
-    if "--run-dir" in words:  # it means nothing on another machine
-        k = words.index("--run-dir")
-        del words[k : k + 2]
     path = find_script(state["script"]).resolve().relative_to(ROOT)
     command = f"`{shlex.join(['python', str(path), *words])}`" if origin else "not recorded"
     commit = (origin.get("commit") or "not recorded")[:12]
@@ -108,7 +115,7 @@ def main(args):
         "envs": [{"shapes": state["envs"][0]["shapes"]}],  # for `load_agent`
         "step": state["progress"][0],
         "returns": returns,
-        "origins": state.get("origins", []),
+        "origins": [without_folder(origin) for origin in state.get("origins", [])],
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{file_name(state['args']['env_id'])}__{state['script']}.pt"

@@ -78,24 +78,28 @@ SITUATIONS = {"pendulum-p-v0": situation}
 def weights(agent, action_dim):
     """What the page computes with: an LSTM without biases, and the layers behind it up to the mean.
 
-    Raises UserError if the actor is another network than that.
+    A layer has weight and bias, then those of its LayerNorm. Raises UserError if the actor is
+    another network than that.
     """
     state = agent.state_dict()
-    ih, hh = (state.get(f"actor.rnn.rnn.weight_{name}_l0") for name in ("ih", "hh"))
+    ih, hh = (state.get(f"actor.rnn.weight_{name}_l0") for name in ("ih", "hh"))
     if ih is None or len(ih) != 4 * hh.shape[1]:
         raise UserError("the page runs actors with an LSTM of their own; this is another network")
-    layers = [value for name, value in state.items() if name.startswith("actor.net.")]
+    values = [value for name, value in state.items() if name.startswith("actor.net.")]
+    layers = [values[k : k + 4] for k in range(0, len(values), 4)]
     # Of a Gaussian the page needs the mean alone, the first half of the last layer.
-    layers[-2:] = [x[:action_dim] for x in layers[-2:]]
-    layers = list(zip(layers[::2], layers[1::2], strict=True))
-    return {"input_scale": state["actor.rnn.input_scale"], "ih": ih, "hh": hh, "layers": layers}
+    layers[-1] = [x[:action_dim] for x in layers[-1]]
+    return {"obs_scale": state["obs_scale"], "ih": ih, "hh": hh, "layers": layers}
 
 
 def act(layers, feat):
     """The network behind the memory: (N, feat_dim) -> actions (N, action_dim)"""
-    for k, (weight, bias) in enumerate(layers):
-        feat = feat if k == 0 else np.maximum(feat, 0)
+    for weight, bias, *norm in layers:
         feat = feat @ weight.numpy().T + bias.numpy()
+        if norm:
+            centred = feat - feat.mean(axis=1, keepdims=True)
+            size = np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+            feat = np.maximum(centred / size * norm[0].numpy() + norm[1].numpy(), 0)
     return np.tanh(feat).astype(np.float32)
 
 
@@ -183,7 +187,8 @@ def main(args):
         page["usual"] = usual.T
 
         def told(obs, truth):
-            feat = np.concatenate([describe(obs, truth) @ usual, obs], axis=1)
+            inputs = obs / network["obs_scale"].numpy()
+            feat = np.concatenate([describe(obs, truth) @ usual, inputs], axis=1)
             return act(network["layers"], feat)
 
         ways[TOLD] = {"told": told}

@@ -277,7 +277,8 @@ def main(args):
     if not rows:
         raise UserError("there are no runs yet; name a folder with finished ones")
     rows = read_rows(args.out / "scoreboard.csv")  # in their order
-    lines = summary(rows, read_baselines(args.out / "baselines.csv"))
+    controllers = args.out / "baselines.csv"
+    lines = summary(rows, read_baselines(controllers if controllers.exists() else "none"))
     write_file(args.out / "provenance.md", provenance(rows, args.out).encode())
     draw(lines, rows, args.out)
     if args.out == RESULTS:

@@ -30,6 +30,7 @@ import multiprocessing
 import statistics
 import sys
 import time
+from inspect import signature
 
 import numpy as np
 
@@ -189,7 +190,11 @@ def fill(buffer, envs, num_steps):
     reward, no = np.zeros(1), np.array([False])
     length = envs.envs[0].spec.max_episode_steps
     for k in range(num_steps):
-        ended = [np.array([(k + 1) % length == 0])] if hasattr(buffer, "episodes") else []
+        ended = (
+            [np.array([(k + 1) % length == 0])]
+            if "truncated" in signature(buffer.add).parameters
+            else []
+        )
         buffer.add(obs, action, reward, obs, no, *ended)
 
 

@@ -82,7 +82,7 @@ def _make(env_id, render_mode):
     except gym.error.Error as error:
         near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "`python -m envs` lists ours"
-        hint = NOT_YOURS.format(package) if package in OURS and not near else hint
+        hint = NOT_YOURS.format(package) if package in OURS - {"envs"} else hint
         raise UserError(f"unknown environment '{env_id}'; {hint}") from error
     except (UserError, RunError):
         raise

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import pytest
 
@@ -19,6 +20,14 @@ def pytest_terminal_summary(terminalreporter):
     if skipped:
         parts = [f"{', '.join(sorted(names))} ({reason})" for reason, names in skipped.items()]
         terminalreporter.write_line(f"skipped: {'; '.join(parts)}")
+
+
+@pytest.fixture(autouse=True)
+def own_arithmetic():
+    """A run that a test makes in this process rounds the smallest numbers to 0 (`set_up_torch`)."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_flush_denormal(False)
 
 
 @pytest.fixture(scope="module")

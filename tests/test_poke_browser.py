@@ -151,7 +151,8 @@ def test_a_memory_that_is_told_the_velocity_is_filled_as_in_python(browser, poli
     page.close()
     obs, truth = np.array([t["input"]]), np.array([t["truth"]])
     assert np.allclose(t["h"], poke.situation(obs, truth) @ np.transpose(data["usual"]))
-    feat = np.concatenate([[t["h"]], obs], axis=1)
+    inputs = obs / np.array(data["weights"]["obs_scale"])
+    feat = np.concatenate([[t["h"]], inputs], axis=1)
     layers = [[torch.tensor(x, dtype=torch.float64) for x in y] for y in data["weights"]["layers"]]
     assert np.allclose(t["action"], poke.act(layers, feat)[0], atol=1e-6)
 

@@ -13,6 +13,8 @@ const poke = (() => {
   const numbers = (x) => x.map((value) => value.toFixed(2)).join(", ");
   const sigmoid = (x) => 1 / (1 + Math.exp(-x));
   const dot = (row, x) => row.reduce((sum, weight, k) => sum + weight * x[k], 0);
+  const centred = (x) => x.map((value) => value - x.reduce((a, b) => a + b) / x.length);
+  const normed = (x) => times((dot(centred(x), centred(x)) / x.length + 1e-5) ** -0.5, centred(x));
 
   // ---- The network: the actor of rsac.py, without its noise ----
 
@@ -21,13 +23,11 @@ const poke = (() => {
       Object.assign(this, weights, { size: weights.hh[0].length });
     }
 
-    empty() {
-      return { h: Array(this.size).fill(0), c: Array(this.size).fill(0) };
-    }
+    empty = () => ({ h: Array(this.size).fill(0), c: Array(this.size).fill(0) });
 
     // input: [observation | previous action | 1]; the memory before it -> the memory after it
     read(input, memory) {
-      const x = input.map((value, k) => value / this.input_scale[k]);
+      const x = this.scaled(input);
       const sums = this.ih.map((row, k) => dot(row, x) + dot(this.hh[k], memory.h));
       const next = this.empty();
       for (let k = 0; k < this.size; k++) {
@@ -38,12 +38,14 @@ const poke = (() => {
       return next;
     }
 
+    scaled = (input) => input.map((value, k) => value / this.obs_scale[k]);
+
     act(input, memory) {
-      let x = [...memory.h, ...input];
-      this.layers.forEach(([weight, bias], k) => {
-        const before = k ? x.map((value) => Math.max(value, 0)) : x;
-        x = weight.map((row, j) => dot(row, before) + bias[j]);
-      });
+      let x = [...memory.h, ...this.scaled(input)];
+      for (const [weight, bias, gain, shift] of this.layers) {
+        x = weight.map((row, j) => dot(row, x) + bias[j]);
+        if (gain) x = normed(x).map((value, j) => Math.max(0, value * gain[j] + shift[j]));
+      }
       return x.map(Math.tanh);
     }
   }
@@ -69,9 +71,7 @@ const poke = (() => {
       this.torque = 0;
     }
 
-    observe() {
-      return [Math.cos(this.angle), Math.sin(this.angle)];
-    }
+    observe = () => [Math.cos(this.angle), Math.sin(this.angle)];
 
     step([action]) {
       this.torque = 2 * clip(action, 1);
