@@ -50,7 +50,7 @@ def test_a_variant_differs_from_its_script_in_its_name_and_the_lines_it_replaces
 
 def test_the_paper_s_networks_have_two_layers_and_a_memory_for_each_critic():
     module = import_script("rsac-paper")
-    args = module.parse_args(["--rnn-dim", "8", "--hidden-dims", "6"])
+    args = module.parse_args(["--rnn-dim", "8", "--hidden-dims", "64"])
     assert (args.lr, args.tau, args.batch_size, args.memory_input) == (3e-4, 0.005, 10, "obs")
     agent = module.Agent(3, 1, args)
     shapes = [tuple(x.shape) for x in agent.actor.rnn.parameters()]
