@@ -313,7 +313,10 @@ def test_the_papers_tasks_and_algorithms_are_all_in_its_config():
 
 BAD = {
     "an unknown script": (["--scripts", "rsca", "--env-ids", "pendulum-p-v0"], "rsac"),
-    "an unknown environment": (["--scripts", FAKE, "--env-ids", "pendulun-p-v0"], "did you mean pendulum-p-v0"),
+    "an unknown environment": (
+        ["--scripts", FAKE, "--env-ids", "pendulun-p-v0"],
+        "pendulum-p-v0 or",
+    ),
     "nothing to run": (["--scripts", FAKE], "--env-ids"),
     "an index too high": ([*ONE, "--index", "1"], "--index 1"),
     "a config that is not there": (["--config", "nowhere.txt"], "nowhere.txt"),
