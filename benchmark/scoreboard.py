@@ -4,7 +4,7 @@
     python -m benchmark.scoreboard                  makes them from what is there
 
 Each finished run in the folders is tested once on 100 fresh episodes (--evaluate) and its curve is
-copied. In benchmark/results: scoreboard.csv, a row for each run; provenance.md, where each comes
+copied. In benchmark/results: scoreboard.csv, a row for each run; provenance.csv, where each comes
 from; curves/; scoreboard.png, the figure. The table is written into README.md and docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, or a controller of
@@ -222,8 +222,10 @@ def fill(path, text):
 
 
 def provenance(rows, out):
-    """Markdown: commit, time, machine and command of each run, from its curve's head."""
-    text = ["| run | commit | started | machine | command |", "|---" * 5 + "|"]
+    """CSV: commit, time, machine and command of each run, from its curve's head."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("run", "commit", "started", "machine", "command"))
     for row in rows:
         name = "__".join((row["env_id"], row["algorithm"], row["seed"]))
         path = out / "curves" / f"{name}.csv"
@@ -232,9 +234,8 @@ def provenance(rows, out):
             commit = (origin["commit"] or "unknown")[:12]
             commit += " with changes" if origin["clean"] is False else ""
             machine = f"{origin['machine']}, torch {origin['torch']}"
-            cells = (f"`{name}`", commit, origin["started"], machine, f"`{origin['command']}`")
-            text.append(f"| {' | '.join(cells)} |")
-    return "\n".join(text) + "\n"
+            writer.writerow((name, commit, origin["started"], machine, origin["command"]))
+    return text.getvalue()
 
 
 def draw(lines, rows, out):
@@ -279,7 +280,7 @@ def main(args):
     rows = read_rows(args.out / "scoreboard.csv")  # in their order
     controllers = args.out / "baselines.csv"
     lines = summary(rows, read_baselines(controllers if controllers.exists() else "none"))
-    write_file(args.out / "provenance.md", provenance(rows, args.out).encode())
+    write_file(args.out / "provenance.csv", provenance(rows, args.out).encode())
     draw(lines, rows, args.out)
     if args.out == RESULTS:
         fill(ROOT / "README.md", headline(lines))

@@ -73,8 +73,8 @@ def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path
     assert (tested["env_id"], tested["algorithm"], tested["seed"]) == tuple(name.split("__"))
     assert -2000 < float(tested["final"]) < 0
     before = {path.name: path.read_bytes() for path in out.glob("*.*")}
-    assert before.keys() == {"scoreboard.csv", "scoreboard.png", "provenance.md"}
-    assert f"| `{name}` |" in (out / "provenance.md").read_text()
+    assert before.keys() == {"scoreboard.csv", "scoreboard.png", "provenance.csv"}
+    assert f"\n{name}," in (out / "provenance.csv").read_text()
     scoreboard.main(scoreboard.parse_args(words))
     assert before == {path.name: path.read_bytes() for path in out.glob("*.*")}
 
