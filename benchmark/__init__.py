@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,15 @@ def check_env_id(env_id):
 
     if find(env_id) is None and env_id not in gym.registry:
         make_env(env_id).close()
+
+
+def without_folder(origin):
+    """Where a run comes from, without the name of its folder, which means nothing elsewhere."""
+    words = shlex.split(origin["command"])
+    if "--run-dir" in words:
+        k = words.index("--run-dir")
+        del words[k : k + 2]
+    return origin | {"command": shlex.join(words)}
 
 
 def read_curve(path):

@@ -12,7 +12,7 @@ import shlex
 import statistics
 from pathlib import Path
 
-from benchmark import ROOT, file_name, find_script, open_run
+from benchmark import ROOT, file_name, find_script, open_run, without_folder
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -49,15 +49,6 @@ def acting_part(agent, obs):
     modules = {name for name, module in agent.named_modules() if module in used}
     modules.add("")  # the scales of the agent itself
     return {name for name in agent.state_dict() if name.rpartition(".")[0] in modules}
-
-
-def without_folder(origin):
-    """Where a run comes from, without the name of its folder, which means nothing elsewhere."""
-    words = shlex.split(origin["command"])
-    if "--run-dir" in words:
-        k = words.index("--run-dir")
-        del words[k : k + 2]
-    return origin | {"command": shlex.join(words)}
 
 
 def table_row(name, state):

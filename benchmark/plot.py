@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import COLUMNS, LARGEST, file_name, final_return, read_curve
+from benchmark import COLUMNS, LARGEST, file_name, final_return, read_curve, without_folder
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 from envs.table import find
@@ -198,7 +198,8 @@ def collect(runs, folder):
     for run in runs:
         path = folder / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
         with open(path, "w", newline="") as file:
-            file.writelines(f"# {origin}\n" for origin in run.origins)
+            origins = [without_folder(json.loads(origin)) for origin in run.origins]
+            file.writelines(f"# {json.dumps(origin)}\n" for origin in origins)
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
             for step, seconds, value in zip(run.step, run.seconds, run.value, strict=True):
