@@ -107,8 +107,9 @@ def test_the_memory_reads_the_previous_action_and_reward_and_a_one(reads):
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_acting_step_by_step_equals_one_pass_over_the_episode(script):
     _, _, agent, _ = make(script)
+    agent.obs_scale[:] = torch.linspace(0.5, 2, OBS)
     obs = np.random.default_rng(0).normal(size=(4, 9, OBS))
-    feat = policy_memory(agent)(torch.from_numpy(obs))[0]
+    feat = policy_memory(agent)(torch.from_numpy(obs) / agent.obs_scale)[0]
     unrolled = torch.tanh(agent.actor(feat)[0]) if "sac" in script else agent.actor(feat)
     hidden = None
     for t in range(9):

@@ -4,6 +4,7 @@ import csv
 import importlib
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -58,6 +59,24 @@ def test_2n_steps_are_n_steps_a_resume_and_n_steps(script, case, tmp_path):
     resume(script, cut, tmp_path, 100)
     assert_same_run(whole, cut)
     assert int(progress(whole)[-1]["num_updates"]) > 10
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_run_goes_on_from_the_checkpoint_of_an_evaluation(script, tmp_path, monkeypatch):
+    """As after a kill: there is no checkpoint of the moment when the run ended."""
+    module, whole, copy = importlib.import_module(script), tmp_path / "whole", tmp_path / "copy"
+    real_step = module.Run.step
+
+    def step(run, global_step, *progress):
+        real_step(run, global_step, *progress)
+        if global_step == 50:  # in the middle of an episode
+            shutil.copytree(whole, copy)
+
+    monkeypatch.setattr(module.Run, "step", step)
+    assert not module.main(module.parse_args(tiny(script, "--run-dir", whole, total=100)))
+    assert load_checkpoint(copy, script)["progress"][0] == 50
+    resume(script, copy, tmp_path, 100)
+    assert_same_run(whole, copy)
 
 
 @pytest.mark.slow
