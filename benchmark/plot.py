@@ -617,13 +617,13 @@ def main(args):
     out.parent.mkdir(parents=True, exist_ok=True)
     import matplotlib as mpl
 
-    mpl.rcParams["svg.hashsalt"] = "curves"  # the same figure gives the same file
-    mpl.rcParams["text.parse_math"] = False  # names may have a $ in them
-    for axis in ("steps", "time"):
-        figure = draw_panels(panels, styles, bars, args.bootstrap, axis)
-        save(figure, out.with_name(f"{out.name}-{axis}"))
-    if iqm:
-        save(draw_across(iqm, styles), out.with_name(f"{out.name}-iqm"))
+    # The same figure gives the same file, and names may have a $ in them.
+    with mpl.rc_context({"svg.hashsalt": "curves", "text.parse_math": False}):
+        for axis in ("steps", "time"):
+            figure = draw_panels(panels, styles, bars, args.bootstrap, axis)
+            save(figure, out.with_name(f"{out.name}-{axis}"))
+        if iqm:
+            save(draw_across(iqm, styles), out.with_name(f"{out.name}-iqm"))
     if args.summary:
         table = make_summary(panels, styles, bars)
     else:
