@@ -180,37 +180,49 @@ def summary(rows, controllers):
 # ---- What is written ----
 
 
+def cells(line):
+    """The numbers of a task and script as words, a dash where one is not known."""
+    known = line["solved"] is not None
+    return {
+        "floor": f"{line['floor'][0]:.4g}" if line["floor"] else "-",
+        "bound": "-" if line["bound"] is None else f"{line['bound']:.4g}",
+        "share": f"{100 * line['share']:.0f} %" if known else "-",
+        "solved": f"{line['solved']} of {len(line['finals'])}" if known else "-",
+        "finals": ", ".join(f"{value:.4g}" for value in line["finals"]),
+        "steps": f"{line['steps']:,}",
+    }
+
+
+def markdown(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def table(lines):
     """Markdown: one line for each task and script, finals in the order of the seeds."""
-    head = ("task", "floor", "full state", "script", "final return of each seed", "of the way")
-    head += ("worst late", "solved", "steps", "minutes")
-    text = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    head = ["task", "floor", "full state", "script", "final return of each seed", "of the way"]
+    head += ["worst late", "solved", "steps", "minutes"]
+    rows = []
     for line in lines:
-        floor = "-" if line["floor"] is None else f"{line['floor'][0]:.4g} ({line['floor'][1]})"
-        bound = "-" if line["bound"] is None else f"{line['bound']:.4g}"
-        share = "-" if line["share"] is None else f"{100 * line['share']:.0f} %"
-        solved = "-" if line["solved"] is None else f"{line['solved']} of {len(line['finals'])}"
-        values = ", ".join(f"{value:.4g}" for value in line["finals"])
-        if line["success"] is not None:
-            values += f" (success {line['success']:.2f})"
-        cells = (f"`{line['env_id']}`", floor, bound, f"`{line['algorithm']}`", values, share)
-        cells += (f"{line['worst']:.4g}", solved, f"{line['steps']:,}", f"{line['minutes']:.1f}")
-        text.append(f"| {' | '.join(cells)} |")
-    return "\n".join(text) + "\n"
+        its = cells(line)
+        floor = f"{its['floor']} ({line['floor'][1]})" if line["floor"] else "-"
+        success = "" if line["success"] is None else f" (success {line['success']:.2f})"
+        row = [f"`{line['env_id']}`", floor, its["bound"], f"`{line['algorithm']}`"]
+        row += [its["finals"] + success, its["share"], f"{line['worst']:.4g}", its["solved"]]
+        rows.append([*row, its["steps"], f"{line['minutes']:.1f}"])
+    return markdown(head, rows)
 
 
 def headline(lines):
     """Markdown for the README: what rsac.py reaches, one line a task."""
-    text = ["| task | without memory | `rsac.py`, each seed | full state | solved | steps |"]
-    text.append("|---" * 6 + "|")
-    for line in (line for line in lines if line["algorithm"] == "rsac"):
-        floor = "-" if line["floor"] is None else f"{line['floor'][0]:.4g}"
-        bound = "-" if line["bound"] is None else f"{line['bound']:.4g}"
-        solved = "-" if line["solved"] is None else f"{line['solved']} of {len(line['finals'])}"
-        values = ", ".join(f"{value:.4g}" for value in line["finals"])
-        cells = (f"`{line['env_id']}`", floor, values, bound, solved, f"{line['steps']:,}")
-        text.append(f"| {' | '.join(cells)} |")
-    return "\n".join(text) + "\n"
+    head = ["task", "without memory", "`rsac.py`, each seed", "full state", "solved", "steps"]
+    rows = []
+    for line in lines:
+        if line["algorithm"] == "rsac":
+            its = cells(line)
+            names = ("floor", "finals", "bound", "solved", "steps")
+            rows.append([f"`{line['env_id']}`", *(its[name] for name in names)])
+    return markdown(head, rows)
 
 
 def fill(path, text):

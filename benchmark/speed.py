@@ -189,12 +189,9 @@ def fill(buffer, envs, num_steps):
     action = np.zeros(envs.action_space.shape, np.float32)
     reward, no = np.zeros(1), np.array([False])
     length = envs.envs[0].spec.max_episode_steps
+    takes_ends = "truncated" in signature(buffer.add).parameters
     for k in range(num_steps):
-        ended = (
-            [np.array([(k + 1) % length == 0])]
-            if "truncated" in signature(buffer.add).parameters
-            else []
-        )
+        ended = [np.array([(k + 1) % length == 0])] if takes_ends else []
         buffer.add(obs, action, reward, obs, no, *ended)
 
 
