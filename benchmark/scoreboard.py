@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 
 from benchmark import find_script, read_curve
-from benchmark.plot import collect, read_baselines, read_runs
+from benchmark.plot import collect, markdown, read_baselines, read_runs
 from common.checkpoint import write_file
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
@@ -191,11 +191,6 @@ def cells(line):
         "finals": ", ".join(f"{value:.4g}" for value in line["finals"]),
         "steps": f"{line['steps']:,}",
     }
-
-
-def markdown(head, rows):
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def table(lines):
