@@ -15,9 +15,9 @@ train: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/python -m pytest
 
-# Each file on one worker: two clusters of Ray at a time would disturb each other.
+# Tests of one xdist_group run on one worker, the others wherever there is time.
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -m slow --dist loadfile
+	$(BIN)/python -m pytest -m slow --dist loadgroup
 
 test-all: test test-slow
 

@@ -23,7 +23,8 @@ DIFF = re.compile(r"^\[diff (\w+)\.py (\w+)\.py(?:: ([\w.]+))?\]\(\.\./(\w+)\.py
 TEST = re.compile(r"\b(test_\w+\.py)::(test_\w+)")
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 EXISTING = scripts.existing()
-pytestmark = pytest.mark.timeout(900)  # the first slow test builds the site
+# The first slow test builds the site.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("site")]
 PLANNED = set(scripts.EXTENDS) - set(EXISTING)
 
 

@@ -4,7 +4,8 @@ import pytest
 from chromium import PHONE, open_page
 from docs_site import build
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test builds the site
+# The first test builds the site.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("site")]
 SCRIPTS = ["ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing", "conv_sac"]
 
 

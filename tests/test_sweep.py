@@ -26,6 +26,8 @@ ROOT = Path(__file__).parent.parent
 FAKE = "tests/fake_script.py"
 SIX = ["--scripts", FAKE, "--env-ids", "pendulum-p-v0", "pendulum-v0", "--seeds", "0", "1", "2"]
 ONE = ["--scripts", FAKE, "--env-ids", "pendulum-p-v0"]
+# Of one worker: two clusters of Ray at a time would disturb each other.
+pytestmark = pytest.mark.xdist_group("sweep")
 
 
 def start(*words, module="sweep", **options):
