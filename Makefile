@@ -17,7 +17,7 @@ test: .venv/installed-dev
 
 # Tests of one xdist_group run on one worker, the others wherever there is time.
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -m slow --dist loadgroup
+	$(BIN)/python -m pytest -m slow --dist loadgroup --exitfirst
 
 test-all: test test-slow
 
