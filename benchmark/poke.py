@@ -82,9 +82,10 @@ def weights(agent, action_dim):
     another network than that.
     """
     state = agent.state_dict()
-    ih, hh = (state.get(f"actor.rnn.weight_{name}_l0") for name in ("ih", "hh"))
+    owner = "actor" if "actor.rnn.weight_ih_l0" in state else "critics"  # of a shared memory
+    ih, hh = (state.get(f"{owner}.rnn.weight_{name}_l0") for name in ("ih", "hh"))
     if ih is None or len(ih) != 4 * hh.shape[1]:
-        raise UserError("the page runs actors with an LSTM of their own; this is another network")
+        raise UserError("the page runs actors with an LSTM; this is another network")
     values = [value for name, value in state.items() if name.startswith("actor.net.")]
     layers = [values[k : k + 4] for k in range(0, len(values), 4)]
     # Of a Gaussian the page needs the mean alone, the first half of the last layer.
