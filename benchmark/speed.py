@@ -49,13 +49,13 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.speed"
     parser.usage = "%(prog)s [options] [-- arguments of the scripts]"
     add, known = parser.add_argument, [*SCRIPTS, "conv_sac", *RECURRENT]
-    add("--scripts", nargs="+", choices=known, default=list(SCRIPTS), help="ours")
+    add("--scripts", nargs="+", choices=known, default=list(SCRIPTS), help="our scripts to time")
     add("--env-id", default="HalfCheetah-v5", metavar="ID", help="environment")
-    add("--turns", type=integer(2), default=10, help="of each, alternately")
-    add("--steps", type=integer(2), default=200, help="in a turn [env steps]")
-    add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="of PyTorch")
+    add("--turns", type=integer(2), default=10, help="turns of each, alternately")
+    add("--steps", type=integer(2), default=200, help="length of a turn [env steps]")
+    add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="threads")
     add("--device", default="cpu", help="cpu, cuda or cuda:N")
-    add("--growth", action="store_true", help="time per step, small and full memory")
+    add("--growth", action="store_true", help="time a step with a small and a full memory")
     args = parser.parse_args(argv[:cut])
     args.options = argv[cut + 1 :]
     for name in ("--env-id", "--num-threads", "--device"):
