@@ -77,7 +77,7 @@ class Run:
 
 
 def read_runs(paths, skip):
-    """All readable runs below the paths, sorted; skip(path, reason) is told of the others."""
+    """All readable runs in the paths, sorted; calls skip(path, reason) for the others."""
     files = []
     for path in map(Path, paths):
         if not path.exists():
@@ -136,7 +136,7 @@ def read_origins(path):
 
 
 def split_settings(runs, say):
-    """The runs; those with other arguments than their siblings' have these in their names.
+    """The runs; if arguments differ between runs of a line, its names contain them.
 
     say(line): told of each group that is split.
     """
@@ -178,7 +178,7 @@ def drop_partial(runs, skip):
 
 
 def drop_repeated(runs, skip):
-    """Of runs with one environment, algorithm and seed the longest counts, then the last."""
+    """Keeps one run for each environment, algorithm and seed: the longest, then the last."""
     by_key = {}
     for run in sorted(runs, key=lambda run: (run.step[-1], str(run.path))):
         key = run.env_id, run.algorithm, run.seed

@@ -1,4 +1,4 @@
-"""What a trained memory still holds: an earlier observation, read from the hidden state by a line.
+"""Tests what a memory still holds: predicts an earlier observation linearly from the hidden state.
 
     python -m benchmark.readout runs/reacher
     python -m benchmark.readout runs/reacher --of 0 --at 1 10 40

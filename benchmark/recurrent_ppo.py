@@ -1,4 +1,4 @@
-"""Recurrent PPO of sb3-contrib, as a peer in our figures: what users of memory run today.
+"""Recurrent PPO of sb3-contrib, for comparison in our figures.
 
     python benchmark/recurrent_ppo.py --env-id pendulum-p-v0
 

@@ -4,9 +4,9 @@
         -- --total-steps 50000
     python -m benchmark.sweep --config benchmark/configs/paper.txt --scripts rsac --seeds 0 1 2
 
-What stands after `--` goes to every run. Started again, the same command finishes what is missing
-and repeats nothing: a run is finished when its progress.csv has reached the last step; otherwise it
-goes on from its checkpoint; if it has none, its folder is moved aside and it starts anew. All state
+What follows `--` goes to every run. The same command, started again, finishes what is missing and
+repeats nothing. A run is finished when its progress.csv has reached the last step. Otherwise it
+continues from its checkpoint; without one, its folder is moved aside and it starts again. All state
 is in the run folders.
 
 Docs: docs/sweeps.md
@@ -124,7 +124,7 @@ class Run:
         return ["python", str(self.script), *self.options, *where]
 
     def command(self):
-        """What brings this run to its end from where it stands now, None if it is there."""
+        """The command that finishes this run from where it is now, None if it is finished."""
         if self.finished():
             return None
         if self.has_checkpoint():
@@ -306,7 +306,7 @@ def made_with(log):
 
 
 def take(run, wait=False):
-    """The open log of a run that nobody else works on, locked; None if someone does.
+    """The open, locked log of a run; None if another process works on the run.
 
     The process that is started inherits the lock, so that even one whose sweep was killed is not
     joined by a second one. wait: until it is free.
@@ -335,7 +335,7 @@ def announce(log, command):
 
 
 def end_with_parent():
-    """From now on this process is asked to stop where the one that started it dies (on Linux)."""
+    """Lets this process be asked to stop if the one that started it dies (on Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
@@ -599,7 +599,7 @@ def last_lines(path, n=5):
 
 
 def load(seconds, cores):
-    """How busy the runs kept the cores, and what the sweep itself took, in all these seconds."""
+    """How busy the runs kept the cores, and how much the sweep itself took."""
     spent = os.times()
     runs, own = spent.children_user + spent.children_system, spent.user + spent.system
     text = f"{runs / seconds:.2f} of {cores} cores were busy with runs"
