@@ -288,7 +288,7 @@ def update(agent, optimizers, batch, args):
     qf_loss.backward()
     optimizers["critics"].step()
 
-    feat = feat[steps].detach()  # the actor reads the memory but does not train it
+    feat = feat[steps].detach()  # the actor reads the memory, it does not train it
     new_action, log_prob = agent.actor.sample(feat)
     q1, q2 = agent.critics(feat, new_action)
     pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
