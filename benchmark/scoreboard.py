@@ -45,6 +45,7 @@ TASKS = {
     "cartpole-continuous-p-v0": ("cartpole-continuous-v0", None),
 }
 MEMORY = ("rsac", "rsac_sharing", "rtd3", "rdpg")  # in this order
+SHOWN = {"rsac_sharing": "C1", "rsac": "C0"}  # in the figure and in the README: the color
 COLUMNS = ("env_id", "algorithm", "seed", "final", "success_rate", "worst", "steps", "minutes")
 TEST_SEED = 1000  # of the fresh episodes
 SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
@@ -209,13 +210,13 @@ def table(lines):
 
 
 def headline(lines):
-    """Markdown for the README: what rsac.py reaches, one line a task."""
-    head = ["task", "without memory", "`rsac.py`, each seed", "full state", "solved", "steps"]
+    """Markdown for the README: what the scripts of SHOWN reach on each task."""
+    head = ["task", "without memory", "script", "each seed", "full state", "solved", "steps"]
+    names = ("floor", "script", "finals", "bound", "solved", "steps")
     rows = []
     for line in lines:
-        if line["algorithm"] == "rsac":
-            its = cells(line)
-            names = ("floor", "finals", "bound", "solved", "steps")
+        if line["algorithm"] in SHOWN:
+            its = cells(line) | {"script": f"`{line['algorithm']}`"}
             rows.append([f"`{line['env_id']}`", *(its[name] for name in names)])
     return markdown(head, rows)
 
@@ -246,10 +247,10 @@ def provenance(rows, out):
 
 
 def draw(lines, rows, out):
-    """A grid of tasks: one line for each seed of rsac.py, between floor and bound."""
+    """A grid of tasks: one line for each seed of SHOWN's scripts, between floor and bound."""
     from matplotlib import pyplot as plt
 
-    known = {line["env_id"]: line for line in lines if line["algorithm"] == "rsac"}
+    known = {line["env_id"]: line for line in lines if line["algorithm"] in SHOWN}
     figure, grid = plt.subplots(3, 4, figsize=(12, 7.5), layout="constrained")
     for axes, env_id in zip(grid.flat, TASKS, strict=True):
         axes.set_title(env_id, fontsize=9)
@@ -259,20 +260,22 @@ def draw(lines, rows, out):
             axes.text(0.5, 0.5, "not run yet", ha="center", transform=axes.transAxes, color="grey")
             continue
         for row in rows:
-            if (row["env_id"], row["algorithm"]) != (env_id, "rsac"):
+            color = SHOWN.get(row["algorithm"])
+            if row["env_id"] != env_id or color is None:
                 continue
-            curve = read_curve(out / "curves" / f"{env_id}__rsac__{row['seed']}.csv")
-            axes.plot(curve["global_step"] / 1000, curve["eval_return_mean"], color="C0", lw=0.9)
+            name = "__".join((env_id, row["algorithm"], row["seed"]))
+            curve = read_curve(out / "curves" / f"{name}.csv")
+            axes.plot(curve["global_step"] / 1000, curve["eval_return_mean"], color=color, lw=0.9)
         if line["floor"] is not None:
             axes.axhline(line["floor"][0], color="C7", ls="--", lw=1)
         if line["bound"] is not None:
             axes.axhline(line["bound"], color="C2", ls="--", lw=1)
     for axes in grid[-1]:
         axes.set_xlabel("thousand env steps", fontsize=8)
-    styles = (("C0", "-", "rsac.py, one line a seed"), ("C7", "--", "best without memory"))
-    styles += (("C2", "--", "sac.py on the full state"),)
+    styles = [(color, "-", f"{name}.py, one line a seed") for name, color in SHOWN.items()]
+    styles += [("C7", "--", "best without memory"), ("C2", "--", "sac.py on the full state")]
     handles = [plt.Line2D([], [], color=c, ls=ls, label=text) for c, ls, text in styles]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     picture = io.BytesIO()
     figure.savefig(picture, dpi=110, format="png")
     plt.close(figure)

@@ -1,0 +1,21 @@
+"""What happens if the actor's loss trains the shared memory, too?"""
+
+from variant import changed
+
+OPTIMIZER = (
+    '"actor": Adam(agent.actor.parameters(), args.lr, fused=True)',
+    '"actor": Adam([*agent.actor.parameters(), *agent.critics.rnn.parameters()], args.lr)',
+)
+FEATURES = (
+    "feat = feat[steps].detach()  # the actor reads the memory, it does not train it",
+    "feat = agent.critics.rnn(obs)[0].flatten(0, 1)[steps]",
+)
+CRITICS = (
+    "q1, q2 = agent.critics(feat, new_action)",
+    "q1, q2 = agent.critics(feat.detach(), new_action)",
+)
+GRADIENTS = (
+    "inputs=list(agent.actor.parameters())",
+    "inputs=[*agent.actor.parameters(), *agent.critics.rnn.parameters()]",
+)
+exec(changed(__file__, OPTIMIZER, FEATURES, CRITICS, GRADIENTS))
