@@ -1,8 +1,8 @@
-"""Deep Deterministic Policy Gradient (DDPG): Q-learning where actions are numbers.
+"""Deep Deterministic Policy Gradient (DDPG): Q-learning for continuous actions.
 
-With actions to choose from, Q-learning takes the best. Where there are infinitely many, a second
-network, the actor, learns to give the action that the critic likes best, by climbing the critic.
-Replay makes samples independent, slow target networks keep the critic from chasing itself.
+Q-learning takes the action with the highest value. With infinitely many actions it cannot compare
+them all, so a second network, the actor, learns to output that action by climbing the critic.
+Replay makes samples independent. Slow target networks keep the critic from chasing itself.
 
 Papers: Lillicrap et al. 2015, arXiv:1509.02971v6 (DDPG). Silver et al. 2014, "Deterministic Policy
 Gradient Algorithms" (the gradient).
@@ -19,16 +19,16 @@ from common.cli import Parser, add_run_arguments, integer, number, run_cli
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    add_run_arguments(parser)  # --seed, --resume, --evaluate and others that change no algorithm
+    add_run_arguments(parser)  # --seed, --resume, --evaluate and others, the same everywhere
     add = parser.add_argument_group("schedule").add_argument
     add("--env-id", default="Pendulum-v1", help="environment; `python -m envs` lists ours")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
-    add("--eval-every", type=integer(1), default=1000, help="also saves a checkpoint [env steps]")
+    add("--eval-every", type=integer(1), default=1000, help="evaluate, save this often [env steps]")
     add("--num-threads", type=integer(1), default=2, help="threads of PyTorch on the CPU")
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=1.0, help="updates per env step, on average")
-    add("--batch-size", type=integer(1), default=256, help="B [transitions]")
+    add("--batch-size", type=integer(1), default=256, help="batch, B [transitions]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
 
     add = parser.add_argument_group("algorithm").add_argument
@@ -40,14 +40,14 @@ def parse_args(argv=None):
         "--lr-schedule",
         choices=["constant", "linear"],
         default="constant",
-        help="linear: to 0 in the second half",
+        help="linear: falls to 0 in the second half",
     )
-    add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
+    add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
     return parser.parse(argv)
 
 
 if __name__ == "__main__":
-    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+    ARGS = parse_args()  # before the slow imports: --help and errors answer at once
 
 import copy
 
@@ -119,7 +119,7 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """The expected return after `action`. Here it is one critic; td3.py adds a second."""
+    """An estimate of the return after `action`; td3.py adds a second one."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
@@ -146,8 +146,8 @@ class Agent(nn.Module):
 
     @torch.no_grad()
     def act(self, obs, hidden=None, deterministic=False):
-        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], both NumPy; and `hidden` as it
-        is, which only an agent with memory uses."""
+        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], both NumPy; `hidden`, unchanged,
+        since only agents with memory use it."""
         obs = torch.as_tensor(obs, device=self.device)
         action = self.actor(obs)
         if not deterministic:
@@ -160,9 +160,9 @@ class Agent(nn.Module):
 
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
-    beyond it is real, and `next_value` is that of the true last observation."""
-    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
+    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
+    is real, and `next_value` is that of the true last observation."""
+    # All (B, 1): (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -211,7 +211,7 @@ def update(agent, optimizers, batch, args):
     q1 = agent.critics(obs, new_action)
     pi_loss = actor_loss(q1).mean()
     optimizers["actor"].zero_grad()
-    # The critic only judges here: no gradients for its weights.
+    # Only the actor learns from this loss: the critic gets no gradients.
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 

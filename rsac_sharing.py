@@ -1,9 +1,9 @@
 """Recurrent Soft Actor-Critic with a shared memory (RSAC-sharing): one LSTM for all networks.
 
 Actor and critics read the same features, so one memory does the work of two. Only the critics' loss
-trains it; the actor's loss would change what the critics read in order to look good.
-Extends rsac.py: who owns the memory and who may train it, the target's action read from the target
-memory; nothing else.
+trains it. The actor could lower its loss by changing what the critics read, instead of acting well.
+Extends rsac.py: the critics own and train the memory, the target's action reads the target memory;
+nothing else.
 
 Papers: Yang & Nguyen 2021, arXiv:2110.12628v1 (the sharing variant).
 
@@ -19,16 +19,16 @@ from common.cli import Parser, add_run_arguments, integer, number, run_cli
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    add_run_arguments(parser)  # --seed, --resume, --evaluate and others that change no algorithm
+    add_run_arguments(parser)  # --seed, --resume, --evaluate and others, the same everywhere
     add = parser.add_argument_group("schedule").add_argument
     add("--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
-    add("--eval-every", type=integer(1), default=1000, help="also saves a checkpoint [env steps]")
+    add("--eval-every", type=integer(1), default=1000, help="evaluate, save this often [env steps]")
     add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=0.5, help="updates per env step, on average")
-    add("--batch-size", type=integer(1), default=16, help="B [sequences]")
+    add("--batch-size", type=integer(1), default=16, help="batch, B [sequences]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
 
     add = parser.add_argument_group("algorithm").add_argument
@@ -40,22 +40,22 @@ def parse_args(argv=None):
         "--lr-schedule",
         choices=["constant", "linear"],
         default="linear",
-        help="linear: to 0 in the second half",
+        help="linear: falls to 0 in the second half",
     )
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
 
     add = parser.add_argument_group("memory").add_argument
     add("--sequence-length", type=integer(1), default=32, help="T, steps with a loss [env steps]")
-    add("--context-length", type=integer(0), default=200, help="steps before them [env steps]")
-    add("--rnn-dim", type=integer(1), default=64, help="width of the memory")
+    add("--context-length", type=integer(0), default=200, help="K, steps of context [env steps]")
+    add("--rnn-dim", type=integer(1), default=64, help="hidden units of the LSTM")
     inputs = ["obs", "obs-action", "obs-action-reward"]
     add("--memory-input", choices=inputs, default="obs-action", help="what the memory reads")
     return parser.parse(argv)
 
 
 if __name__ == "__main__":
-    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+    ARGS = parse_args()  # before the slow imports: --help and errors answer at once
 
 import copy
 
@@ -84,7 +84,7 @@ class ReplayBuffer:
         self.next_obs = np.zeros((capacity, obs_dim), np.float32)
         self.terminated = np.zeros((capacity, 1), np.float32)
         self.ended = np.ones(capacity, bool)  # terminated or truncated
-        # Counts the steps of an environment and leaps ahead after each episode: two steps are of
+        # Counts the steps of an environment and jumps ahead after each episode: two steps belong to
         # one episode if and only if their places differ by as much as their times.
         self.place = np.zeros(capacity, np.int64)
         self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
@@ -104,18 +104,18 @@ class ReplayBuffer:
         self.num_added += len(obs)
 
     def sample(self, batch_size, length, context, rng):
-        """Sequences of T = `length` steps, each around a step drawn uniformly, and of up to K =
-        `context` steps before them: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the
-        M steps of the T that lie inside: action (M, action_dim), reward and terminated (M, 1), and
-        `steps` (M,), their places in obs.flatten(0, 1). The next observation comes right after."""
+        """Windows of T = `length` steps around steps drawn uniformly, and up to K = `context` steps
+        before each: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the M steps of
+        the windows that are inside: action (M, action_dim), reward, terminated (M, 1), and `steps`
+        (M,), their places in obs.flatten(0, 1). The next observation is one place further on."""
         rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
         offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + offset * self.num_envs) % self.capacity  # (B, K + T)
-        # Which of them belong to the drawn step's episode: row b, column t.
+        # Those that belong to the episode of the drawn step: row b, column t.
         b, t = np.nonzero(self.place[around] == self.place[rows, None] + offset)
         rows = around[b, t]
         learned = t >= context  # the context has no loss
-        t -= t.min()  # no padding that all sequences have
+        t -= t.min()  # cut off padding that all sequences share
 
         obs = np.zeros((batch_size, t.max() + 2, self.obs.shape[1]), np.float32)
         obs[b, t] = self.obs[rows]
@@ -132,22 +132,22 @@ class ReplayBuffer:
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for hidden_dim in hidden_dims:
-        # LayerNorm keeps values in bounds where replay has no data (arXiv:2302.02948).
+        # LayerNorm bounds the values where replay has no data (arXiv:2302.02948).
         layers += [nn.Linear(input_dim, hidden_dim), nn.LayerNorm(hidden_dim), nn.ReLU()]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
 
 class Memory(nn.LSTM):
-    """Sums up all steps so far: obs is [observation | previous action | 1], and 0 on padding."""
+    """Summarizes all steps so far: obs is [observation | previous action | 1], 0 on padding."""
 
     def __init__(self, obs_dim, args):
-        # Without biases a state of 0 stays 0 for as long as the input is 0. So padding before an
-        # episode changes nothing; the input that is 1 on real steps takes the place of the biases.
+        # Without biases a state of 0 stays 0 while the input is 0, so padding before an episode
+        # changes nothing. The input that is 1 on real steps takes the place of the biases.
         super().__init__(obs_dim, args.rnn_dim, batch_first=True, bias=False)
         weight = nn.init.uniform_(self.weight_ih_l0.data, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
-        # A quarter of the units starts with long time scales, up to 100 steps (arXiv:1804.11188):
-        # the second gate keeps the state; the first one lets the input in.
+        # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
+        # the second gate keeps the state, the first one lets the input in.
         keep = torch.linspace(-3, 1, args.rnn_dim).clamp(min=0) * np.log(100)
         weight[:, -1] = torch.cat([-keep, keep, torch.zeros(len(weight) - 2 * args.rnn_dim)])
 
@@ -175,14 +175,14 @@ class Actor(nn.Module):
         noise = torch.randn_like(mean)
         u = mean + log_std.exp() * noise
         log_prob = -0.5 * noise.square() - log_std - 0.5 * np.log(2 * np.pi)
-        # Change of variables (arXiv:1801.01290v2, Eq. 21): minus log(1 - tanh(u)^2), written so
-        # that it neither overflows nor rounds to log(0) where tanh saturates.
+        # Change of variables (arXiv:1801.01290v2, Eq. 21): minus log(1 - tanh(u)^2), in a form that
+        # neither overflows nor rounds to log(0) where tanh saturates.
         log_prob = log_prob - 2 * (np.log(2) - u - F.softplus(-2 * u))
         return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
 
 
 class Critics(nn.Module):
-    """The memory, which they alone train, and two estimates of the return after `action`."""
+    """The memory, which only the critics train, and two estimates of the return after `action`."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
@@ -225,9 +225,9 @@ class Agent(nn.Module):
 
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
-    beyond it is real, and `next_value` is that of the true last observation."""
-    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
+    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
+    is real, and `next_value` is that of the true last observation."""
+    # All (B, 1): (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -244,7 +244,7 @@ def actor_loss(log_prob, q1, q2, alpha):
 
 def alpha_loss(log_alpha, log_prob, target_entropy):
     """Raises alpha while the entropy, -log_prob, is below its target, per element.
-    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha, as in the authors' code."""
+    arXiv:1812.05905v2, Eq. 18, with log alpha instead of alpha, as in the authors' code."""
     return -log_alpha * (log_prob.detach() + target_entropy)
 
 
@@ -271,15 +271,15 @@ def update(agent, optimizers, batch, args):
     obs = obs / agent.obs_scale
     reward = reward / agent.reward_scale
     alpha = agent.log_alpha.exp().detach()
-    # The memories read all sequences, with gradients through the context, too. (B, K + T + 1,
-    # feat_dim) becomes a list of steps: `steps` are those to learn, steps + 1 the next ones.
+    # The memories read whole sequences, with gradients through the context, too. (B, K + T + 1,
+    # feat_dim) becomes a list: at `steps` are the steps with a loss, at steps + 1 the next ones.
     feat = agent.critics.rnn(obs)[0].flatten(0, 1)
 
     with torch.no_grad():
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
         next_action, next_log_prob = agent.actor.sample(feat_target[steps + 1])
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
-        # The entropy bonus of the steps to come belongs to their value.
+        # The value of the next step includes its entropy bonus.
         next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
         y = td_target(reward, terminated, next_value, args.gamma)
     q1, q2 = agent.critics(feat[steps], action)
@@ -293,7 +293,7 @@ def update(agent, optimizers, batch, args):
     q1, q2 = agent.critics(feat, new_action)
     pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
     optimizers["actor"].zero_grad()
-    # The critics only judge here: no gradients for their weights.
+    # Only the actor learns from this loss: the critics get no gradients.
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
@@ -333,7 +333,7 @@ def main(args):
     while run.running(global_step):
         # Act
         action, hidden = agent.act(obs, hidden)
-        # While actions are random, the memory reads on.
+        # The memory also reads the steps with random actions.
         if global_step < args.learning_starts:
             action = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
 
@@ -345,7 +345,7 @@ def main(args):
         if ended.any():
             run.add_returns(info, ended)
             obs, _ = envs.reset(options={"reset_mask": ended})
-            for state in hidden:  # (1, N, rnn_dim), forgets the episode that has ended
+            for state in hidden:  # (1, N, rnn_dim); forget the episode that has ended
                 state[:, ended] = 0
         global_step += args.num_envs
 
@@ -357,8 +357,8 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: the first batch tells how large inputs and rewards are. Large
-            # inputs would saturate the gates; for large rewards an alpha of 1 is next to nothing.
+            # Not in the papers: the first batch sets the scales of inputs and rewards. Large inputs
+            # would saturate the gates; beside large rewards an alpha of 1 would do nothing.
             if num_updates == 0:
                 agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
                 agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))

@@ -1,8 +1,8 @@
 """Recurrent TD3 (RTD3): TD3 that acts on its memory of the whole episode.
 
-An LSTM for the actor and one for the critics sum up what was seen and done so far; rsac.py explains
-sequences, context and padding. The target actor has a memory of its own, too.
-Extends td3.py: sequences instead of steps, `Memory`, a hidden state in the loop.
+An LSTM for the actor and one for the critics summarize what the agent saw and did. rsac.py explains
+sequences, context and padding. The target actor has its own memory, too.
+Extends td3.py: sequences instead of steps, `Memory`, LayerNorm, scaled inputs, a hidden state.
 
 Papers: Yang & Nguyen 2021, arXiv:2110.12628v1 (RTD3). Fujimoto et al. 2018, arXiv:1802.09477v3
 (TD3).
@@ -19,16 +19,16 @@ from common.cli import Parser, add_run_arguments, integer, number, run_cli
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    add_run_arguments(parser)  # --seed, --resume, --evaluate and others that change no algorithm
+    add_run_arguments(parser)  # --seed, --resume, --evaluate and others, the same everywhere
     add = parser.add_argument_group("schedule").add_argument
     add("--env-id", default="pendulum-p-v0", help="environment; `python -m envs` lists ours")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
-    add("--eval-every", type=integer(1), default=1000, help="also saves a checkpoint [env steps]")
+    add("--eval-every", type=integer(1), default=1000, help="evaluate, save this often [env steps]")
     add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=0.5, help="updates per env step, on average")
-    add("--batch-size", type=integer(1), default=16, help="B [sequences]")
+    add("--batch-size", type=integer(1), default=16, help="batch, B [sequences]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
 
     add = parser.add_argument_group("algorithm").add_argument
@@ -40,24 +40,24 @@ def parse_args(argv=None):
         "--lr-schedule",
         choices=["constant", "linear"],
         default="linear",
-        help="linear: to 0 in the second half",
+        help="linear: falls to 0 in the second half",
     )
-    add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
-    add("--target-noise", type=number(0), default=0.2, help="std in targets [half action range]")
-    add("--noise-clip", type=number(0), default=0.5, help="most of it [half action range]")
+    add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
+    add("--target-noise", type=number(0), default=0.2, help="noise in targets [half action range]")
+    add("--noise-clip", type=number(0), default=0.5, help="max target noise [half action range]")
     add("--policy-delay", type=integer(1), default=2, help="critic updates per actor update")
 
     add = parser.add_argument_group("memory").add_argument
     add("--sequence-length", type=integer(1), default=32, help="T, steps with a loss [env steps]")
-    add("--context-length", type=integer(0), default=200, help="steps before them [env steps]")
-    add("--rnn-dim", type=integer(1), default=64, help="width of the memory")
+    add("--context-length", type=integer(0), default=200, help="K, steps of context [env steps]")
+    add("--rnn-dim", type=integer(1), default=64, help="hidden units of the LSTM")
     inputs = ["obs", "obs-action", "obs-action-reward"]
     add("--memory-input", choices=inputs, default="obs-action", help="what the memory reads")
     return parser.parse(argv)
 
 
 if __name__ == "__main__":
-    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+    ARGS = parse_args()  # before the slow imports: --help and errors answer at once
 
 import copy
 
@@ -85,7 +85,7 @@ class ReplayBuffer:
         self.next_obs = np.zeros((capacity, obs_dim), np.float32)
         self.terminated = np.zeros((capacity, 1), np.float32)
         self.ended = np.ones(capacity, bool)  # terminated or truncated
-        # Counts the steps of an environment and leaps ahead after each episode: two steps are of
+        # Counts the steps of an environment and jumps ahead after each episode: two steps belong to
         # one episode if and only if their places differ by as much as their times.
         self.place = np.zeros(capacity, np.int64)
         self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
@@ -105,18 +105,18 @@ class ReplayBuffer:
         self.num_added += len(obs)
 
     def sample(self, batch_size, length, context, rng):
-        """Sequences of T = `length` steps, each around a step drawn uniformly, and of up to K =
-        `context` steps before them: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the
-        M steps of the T that lie inside: action (M, action_dim), reward and terminated (M, 1), and
-        `steps` (M,), their places in obs.flatten(0, 1). The next observation comes right after."""
+        """Windows of T = `length` steps around steps drawn uniformly, and up to K = `context` steps
+        before each: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the M steps of
+        the windows that are inside: action (M, action_dim), reward, terminated (M, 1), and `steps`
+        (M,), their places in obs.flatten(0, 1). The next observation is one place further on."""
         rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
         offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + offset * self.num_envs) % self.capacity  # (B, K + T)
-        # Which of them belong to the drawn step's episode: row b, column t.
+        # Those that belong to the episode of the drawn step: row b, column t.
         b, t = np.nonzero(self.place[around] == self.place[rows, None] + offset)
         rows = around[b, t]
         learned = t >= context  # the context has no loss
-        t -= t.min()  # no padding that all sequences have
+        t -= t.min()  # cut off padding that all sequences share
 
         obs = np.zeros((batch_size, t.max() + 2, self.obs.shape[1]), np.float32)
         obs[b, t] = self.obs[rows]
@@ -133,22 +133,22 @@ class ReplayBuffer:
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for hidden_dim in hidden_dims:
-        # LayerNorm keeps values in bounds where replay has no data (arXiv:2302.02948).
+        # LayerNorm bounds the values where replay has no data (arXiv:2302.02948).
         layers += [nn.Linear(input_dim, hidden_dim), nn.LayerNorm(hidden_dim), nn.ReLU()]
         input_dim = hidden_dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
 
 class Memory(nn.LSTM):
-    """Sums up all steps so far: obs is [observation | previous action | 1], and 0 on padding."""
+    """Summarizes all steps so far: obs is [observation | previous action | 1], 0 on padding."""
 
     def __init__(self, obs_dim, args):
-        # Without biases a state of 0 stays 0 for as long as the input is 0. So padding before an
-        # episode changes nothing; the input that is 1 on real steps takes the place of the biases.
+        # Without biases a state of 0 stays 0 while the input is 0, so padding before an episode
+        # changes nothing. The input that is 1 on real steps takes the place of the biases.
         super().__init__(obs_dim, args.rnn_dim, batch_first=True, bias=False)
         weight = nn.init.uniform_(self.weight_ih_l0.data, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
-        # A quarter of the units starts with long time scales, up to 100 steps (arXiv:1804.11188):
-        # the second gate keeps the state; the first one lets the input in.
+        # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
+        # the second gate keeps the state, the first one lets the input in.
         keep = torch.linspace(-3, 1, args.rnn_dim).clamp(min=0) * np.log(100)
         weight[:, -1] = torch.cat([-keep, keep, torch.zeros(len(weight) - 2 * args.rnn_dim)])
 
@@ -172,7 +172,7 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """A memory and two estimates of the return after `action`; the lower of the two is trusted."""
+    """A memory and two estimates of the return after `action`; the lower one counts."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
@@ -216,9 +216,9 @@ class Agent(nn.Module):
 
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
-    beyond it is real, and `next_value` is that of the true last observation."""
-    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
+    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
+    is real, and `next_value` is that of the true last observation."""
+    # All (B, 1): (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -253,8 +253,8 @@ def update(agent, optimizers, batch, args, delayed_too):
     """One gradient step for the critics; with `delayed_too` for the actor, then the targets."""
     obs, action, reward, terminated, steps = batch
     obs = obs / agent.obs_scale
-    # The memories read all sequences, with gradients through the context, too. (B, K + T + 1,
-    # feat_dim) becomes a list of steps: `steps` are those to learn, steps + 1 the next ones.
+    # The memories read whole sequences, with gradients through the context, too. (B, K + T + 1,
+    # feat_dim) becomes a list: at `steps` are the steps with a loss, at steps + 1 the next ones.
     actor_feat = agent.actor.rnn(obs)[0].flatten(0, 1)
     qf_feat = agent.critics.rnn(obs)[0].flatten(0, 1)
 
@@ -262,8 +262,8 @@ def update(agent, optimizers, batch, args, delayed_too):
         actor_feat_target = agent.actor_target.rnn(obs)[0].flatten(0, 1)
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
         next_action = agent.actor_target(actor_feat_target[steps + 1])
-        # Close actions should have close values: noise averages over narrow peaks of the critics,
-        # which the actor would climb although they are errors (arXiv:1802.09477v3, Section 5.3).
+        # Similar actions should have similar values. Noise averages over narrow peaks of critics,
+        # which are errors that the actor would climb (arXiv:1802.09477v3, Section 5.3).
         noise = args.target_noise * torch.randn_like(action)
         next_action = (next_action + noise.clamp(-args.noise_clip, args.noise_clip)).clamp(-1, 1)
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
@@ -274,14 +274,14 @@ def update(agent, optimizers, batch, args, delayed_too):
     optimizers["critics"].zero_grad()
     qf_loss.backward()
     optimizers["critics"].step()
-    if not delayed_too:  # the critics are to settle before the actor trusts them (Section 5.2)
+    if not delayed_too:  # the critics become more accurate before the actor learns (Section 5.2)
         return {"qf_loss": qf_loss}
 
     new_action = agent.actor(actor_feat[steps])
     q1, q2 = agent.critics(qf_feat[steps].detach(), new_action)
     pi_loss = actor_loss(q1).mean()
     optimizers["actor"].zero_grad()
-    # The critics only judge here: no gradients for their weights.
+    # Only the actor learns from this loss: the critics get no gradients.
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 
@@ -314,7 +314,7 @@ def main(args):
     while run.running(global_step):
         # Act
         action, hidden = agent.act(obs, hidden)
-        # While actions are random, the memory reads on.
+        # The memory also reads the steps with random actions.
         if global_step < args.learning_starts:
             action = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
 
@@ -326,7 +326,7 @@ def main(args):
         if ended.any():
             run.add_returns(info, ended)
             obs, _ = envs.reset(options={"reset_mask": ended})
-            for state in hidden:  # (1, N, rnn_dim), forgets the episode that has ended
+            for state in hidden:  # (1, N, rnn_dim); forget the episode that has ended
                 state[:, ended] = 0
         global_step += args.num_envs
 
@@ -338,7 +338,7 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: the first batch tells how large inputs are. Large ones would
+            # Not in the papers: the first batch sets the scale of the inputs. Large ones would
             # saturate the gates.
             if num_updates == 0:
                 agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))

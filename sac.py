@@ -1,7 +1,7 @@
 """Soft Actor-Critic (SAC): actor-critic with a random policy that is rewarded for its entropy.
 
-The actor maximizes the return plus alpha times the entropy of its actions, so it stays random
-where it does not matter and precise where it does. Alpha is tuned to keep the entropy on target.
+The actor maximizes the return plus alpha times the entropy of its actions. So it stays random where
+the action does not matter, and is precise where it does. Alpha keeps the entropy at its target.
 Extends td3.py: a stochastic actor without target network, the entropy bonus, alpha.
 
 Papers: Haarnoja et al. 2018, arXiv:1801.01290v2 (SAC) and arXiv:1812.05905v2 (tuned alpha).
@@ -18,16 +18,16 @@ from common.cli import Parser, add_run_arguments, integer, number, run_cli
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    add_run_arguments(parser)  # --seed, --resume, --evaluate and others that change no algorithm
+    add_run_arguments(parser)  # --seed, --resume, --evaluate and others, the same everywhere
     add = parser.add_argument_group("schedule").add_argument
     add("--env-id", default="Pendulum-v1", help="environment; `python -m envs` lists ours")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
-    add("--eval-every", type=integer(1), default=1000, help="also saves a checkpoint [env steps]")
+    add("--eval-every", type=integer(1), default=1000, help="evaluate, save this often [env steps]")
     add("--num-threads", type=integer(1), default=2, help="threads of PyTorch on the CPU")
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=1.0, help="updates per env step, on average")
-    add("--batch-size", type=integer(1), default=256, help="B [transitions]")
+    add("--batch-size", type=integer(1), default=256, help="batch, B [transitions]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
 
     add = parser.add_argument_group("algorithm").add_argument
@@ -39,7 +39,7 @@ def parse_args(argv=None):
         "--lr-schedule",
         choices=["constant", "linear"],
         default="constant",
-        help="linear: to 0 in the second half",
+        help="linear: falls to 0 in the second half",
     )
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
@@ -47,7 +47,7 @@ def parse_args(argv=None):
 
 
 if __name__ == "__main__":
-    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+    ARGS = parse_args()  # before the slow imports: --help and errors answer at once
 
 import copy
 
@@ -125,14 +125,14 @@ class Actor(nn.Module):
         noise = torch.randn_like(mean)
         u = mean + log_std.exp() * noise
         log_prob = -0.5 * noise.square() - log_std - 0.5 * np.log(2 * np.pi)
-        # Change of variables (arXiv:1801.01290v2, Eq. 21): minus log(1 - tanh(u)^2), written so
-        # that it neither overflows nor rounds to log(0) where tanh saturates.
+        # Change of variables (arXiv:1801.01290v2, Eq. 21): minus log(1 - tanh(u)^2), in a form that
+        # neither overflows nor rounds to log(0) where tanh saturates.
         log_prob = log_prob - 2 * (np.log(2) - u - F.softplus(-2 * u))
         return torch.tanh(u), log_prob.sum(dim=-1, keepdim=True)
 
 
 class Critics(nn.Module):
-    """Two estimates of the return after `action`: they err differently; the lower is trusted."""
+    """Two estimates of the return after `action`; their errors differ, and the lower one counts."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
@@ -159,8 +159,8 @@ class Agent(nn.Module):
 
     @torch.no_grad()
     def act(self, obs, hidden=None, deterministic=False):
-        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], both NumPy; and `hidden` as it
-        is, which only an agent with memory uses."""
+        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], both NumPy; `hidden`, unchanged,
+        since only agents with memory use it."""
         obs = torch.as_tensor(obs, device=self.device)
         mean, log_std = self.actor(obs)
         u = mean if deterministic else torch.normal(mean, log_std.exp())
@@ -172,9 +172,9 @@ class Agent(nn.Module):
 
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
-    beyond it is real, and `next_value` is that of the true last observation."""
-    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
+    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
+    is real, and `next_value` is that of the true last observation."""
+    # All (B, 1): (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -191,7 +191,7 @@ def actor_loss(log_prob, q1, q2, alpha):
 
 def alpha_loss(log_alpha, log_prob, target_entropy):
     """Raises alpha while the entropy, -log_prob, is below its target, per element.
-    arXiv:1812.05905v2, Eq. 18, with log alpha in the place of alpha, as in the authors' code."""
+    arXiv:1812.05905v2, Eq. 18, with log alpha instead of alpha, as in the authors' code."""
     return -log_alpha * (log_prob.detach() + target_entropy)
 
 
@@ -220,7 +220,7 @@ def update(agent, optimizers, batch, args):
     with torch.no_grad():
         next_action, next_log_prob = agent.actor.sample(next_obs)
         next_q1, next_q2 = agent.critics_target(next_obs, next_action)
-        # The entropy bonus of the steps to come belongs to their value.
+        # The value of the next step includes its entropy bonus.
         next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
         y = td_target(reward, terminated, next_value, args.gamma)
     q1, q2 = agent.critics(obs, action)
@@ -233,7 +233,7 @@ def update(agent, optimizers, batch, args):
     q1, q2 = agent.critics(obs, new_action)
     pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
     optimizers["actor"].zero_grad()
-    # The critics only judge here: no gradients for their weights.
+    # Only the actor learns from this loss: the critics get no gradients.
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 

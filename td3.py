@@ -1,7 +1,7 @@
-"""Twin Delayed DDPG (TD3): deterministic actor-critic that does not believe its own promises.
+"""Twin Delayed DDPG (TD3): DDPG with three remedies against critics that overestimate.
 
-An actor that climbs a learned critic finds the critic's errors first. Three remedies: the lower of
-two critics, noise on the target's action, and an actor that moves less often than the critics.
+The actor climbs the critic, so it finds the actions that the critic overestimates. The remedies:
+the lower of two critics, noise on the target's action, and an actor that learns less often.
 Extends ddpg.py: `Critics`, the noise in `update`, `--policy-delay`; nothing else.
 
 Papers: Fujimoto et al. 2018, arXiv:1802.09477v3 (TD3). Lillicrap et al. 2015, arXiv:1509.02971v6
@@ -19,16 +19,16 @@ from common.cli import Parser, add_run_arguments, integer, number, run_cli
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    add_run_arguments(parser)  # --seed, --resume, --evaluate and others that change no algorithm
+    add_run_arguments(parser)  # --seed, --resume, --evaluate and others, the same everywhere
     add = parser.add_argument_group("schedule").add_argument
     add("--env-id", default="Pendulum-v1", help="environment; `python -m envs` lists ours")
     add("--total-steps", type=integer(1), default=20_000, help="length of the run [env steps]")
-    add("--eval-every", type=integer(1), default=1000, help="also saves a checkpoint [env steps]")
+    add("--eval-every", type=integer(1), default=1000, help="evaluate, save this often [env steps]")
     add("--num-threads", type=integer(1), default=2, help="threads of PyTorch on the CPU")
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=1.0, help="updates per env step, on average")
-    add("--batch-size", type=integer(1), default=256, help="B [transitions]")
+    add("--batch-size", type=integer(1), default=256, help="batch, B [transitions]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
 
     add = parser.add_argument_group("algorithm").add_argument
@@ -40,17 +40,17 @@ def parse_args(argv=None):
         "--lr-schedule",
         choices=["constant", "linear"],
         default="constant",
-        help="linear: to 0 in the second half",
+        help="linear: falls to 0 in the second half",
     )
-    add("--exploration-noise", type=number(0), default=0.1, help="std [half action range]")
-    add("--target-noise", type=number(0), default=0.2, help="std in targets [half action range]")
-    add("--noise-clip", type=number(0), default=0.5, help="most of it [half action range]")
+    add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
+    add("--target-noise", type=number(0), default=0.2, help="noise in targets [half action range]")
+    add("--noise-clip", type=number(0), default=0.5, help="max target noise [half action range]")
     add("--policy-delay", type=integer(1), default=2, help="critic updates per actor update")
     return parser.parse(argv)
 
 
 if __name__ == "__main__":
-    ARGS = parse_args()  # before the imports that take seconds: --help and a typo answer at once
+    ARGS = parse_args()  # before the slow imports: --help and errors answer at once
 
 import copy
 
@@ -122,7 +122,7 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """Two estimates of the return after `action`: they err differently; the lower is trusted."""
+    """Two estimates of the return after `action`; their errors differ, and the lower one counts."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
@@ -150,8 +150,8 @@ class Agent(nn.Module):
 
     @torch.no_grad()
     def act(self, obs, hidden=None, deterministic=False):
-        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], both NumPy; and `hidden` as it
-        is, which only an agent with memory uses."""
+        """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], both NumPy; `hidden`, unchanged,
+        since only agents with memory use it."""
         obs = torch.as_tensor(obs, device=self.device)
         action = self.actor(obs)
         if not deterministic:
@@ -164,9 +164,9 @@ class Agent(nn.Module):
 
 def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit is not an outcome of the task: the value
-    beyond it is real, and `next_value` is that of the true last observation."""
-    # All (B, 1): (B,) with (B, 1) would quietly give (B, B).
+    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
+    is real, and `next_value` is that of the true last observation."""
+    # All (B, 1): (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -203,8 +203,8 @@ def update(agent, optimizers, batch, args, delayed_too):
 
     with torch.no_grad():
         next_action = agent.actor_target(next_obs)
-        # Close actions should have close values: noise averages over narrow peaks of the critics,
-        # which the actor would climb although they are errors (arXiv:1802.09477v3, Section 5.3).
+        # Similar actions should have similar values. Noise averages over narrow peaks of critics,
+        # which are errors that the actor would climb (arXiv:1802.09477v3, Section 5.3).
         noise = args.target_noise * torch.randn_like(action)
         next_action = (next_action + noise.clamp(-args.noise_clip, args.noise_clip)).clamp(-1, 1)
         next_q1, next_q2 = agent.critics_target(next_obs, next_action)
@@ -215,14 +215,14 @@ def update(agent, optimizers, batch, args, delayed_too):
     optimizers["critics"].zero_grad()
     qf_loss.backward()
     optimizers["critics"].step()
-    if not delayed_too:  # the critics are to settle before the actor trusts them (Section 5.2)
+    if not delayed_too:  # the critics become more accurate before the actor learns (Section 5.2)
         return {"qf_loss": qf_loss}
 
     new_action = agent.actor(obs)
     q1, q2 = agent.critics(obs, new_action)
     pi_loss = actor_loss(q1).mean()
     optimizers["actor"].zero_grad()
-    # The critics only judge here: no gradients for their weights.
+    # Only the actor learns from this loss: the critics get no gradients.
     pi_loss.backward(inputs=list(agent.actor.parameters()))
     optimizers["actor"].step()
 

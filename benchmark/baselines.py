@@ -1,4 +1,4 @@
-"""What needs no learning scores: random actions, no action, and static controllers.
+"""Measures what needs no learning: random actions, no action, and static controllers.
 
     python -m benchmark.baselines                       writes benchmark/results/baselines.csv
     python -m benchmark.baselines --env-ids pendulum-p-v0 --episodes 1000
@@ -61,9 +61,9 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.baselines"
     add = parser.add_argument
     add("--env-ids", nargs="+", default=list(ENV_IDS), metavar="ID", help="environments")
-    add("--episodes", type=integer(2), default=100, help="for each figure")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of episodes and random actions")
-    add("--out", default="benchmark/results/baselines.csv", metavar="FILE", help="of the table")
+    add("--episodes", type=integer(2), default=100, help="episodes for each mean")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of everything random")
+    add("--out", default="benchmark/results/baselines.csv", metavar="FILE", help="table to write")
     return parser.parse_args(argv)
 
 

@@ -33,8 +33,8 @@ def parse_args(argv=None):
     add = parser.add_argument
     add("run", help="folder or checkpoint")
     add("folder", nargs="?", default="policies", help="where the file and README.md go")
-    add("--env-id", metavar="ID", help="of the run; needed if it is an environment of your own")
-    add("--eval-episodes", type=integer(1), default=100, help="played for the table")
+    add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
+    add("--eval-episodes", type=integer(1), default=100, help="episodes played for the table")
     return parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""Films one episode of a policy beside what it observes, does and remembers.
+"""Films one episode of a policy with what it observes, does and remembers.
 
     python -m benchmark.film runs/NAME film.gif --seed 2 --every 2
 
@@ -26,10 +26,10 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.film"
     add = parser.add_argument
     add("run", help="folder or checkpoint")
-    add("--env-id", metavar="ID", help="of the run; needed if it is an environment of your own")
+    add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
     add("out", type=Path, help="film to write, .gif or .mp4")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of the start state")
-    add("--every", type=integer(1), default=1, help="keep each k-th picture")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of the start state")
+    add("--every", type=integer(1), default=1, help="keep every k-th picture")
     args = parser.parse_args(argv)
     if args.out.suffix not in (".gif", ".mp4"):
         parser.error(f"{args.out} must end in .gif or .mp4")

@@ -46,11 +46,11 @@ def parse_args(argv=None):
     add("--out", default="curves", help="path and first part of the names of the files written")
     add("--env-ids", nargs="+", metavar="ID", help="only these environments")
     add("--algorithms", nargs="+", metavar="NAME", help="only these, in this order")
-    add("--partial", action="store_true", help="also runs that are shorter than their siblings")
-    add("--baselines", default=BASELINES, metavar="FILE", help="bars, or none")
-    add("--iqm", action=BooleanOptionalAction, default=True, help="also a mean across tasks")
-    add("--summary", action="store_true", help="a table with one row per environment")
-    add("--collect", metavar="DIR", help="no plot: copy the curves there, rounded, one file a run")
+    add("--partial", action="store_true", help="include runs that are shorter than the others")
+    add("--baselines", default=BASELINES, metavar="FILE", help="table of bars; none for no bars")
+    add("--iqm", action=BooleanOptionalAction, default=True, help="also draw a mean across tasks")
+    add("--summary", action="store_true", help="write a table with one row per environment")
+    add("--collect", metavar="DIR", help="do not plot; copy the curves there, one file per run")
     add("--bootstrap", type=integer(100), default=2000, help="resamples for an interval")
     return parser.parse_args(argv)
 
@@ -77,7 +77,7 @@ class Run:
 
 
 def read_runs(paths, skip):
-    """All readable runs below the paths, sorted; skip(path, reason) is told of the others."""
+    """All readable runs in the paths, sorted; calls skip(path, reason) for the others."""
     files = []
     for path in map(Path, paths):
         if not path.exists():
@@ -136,7 +136,7 @@ def read_origins(path):
 
 
 def split_settings(runs, say):
-    """The runs; those with other arguments than their siblings' have these in their names.
+    """The runs; if arguments differ between runs of a line, its names contain them.
 
     say(line): told of each group that is split.
     """
@@ -178,7 +178,7 @@ def drop_partial(runs, skip):
 
 
 def drop_repeated(runs, skip):
-    """Of runs with one environment, algorithm and seed the longest counts, then the last."""
+    """Keeps one run for each environment, algorithm and seed: the longest, then the last."""
     by_key = {}
     for run in sorted(runs, key=lambda run: (run.step[-1], str(run.path))):
         key = run.env_id, run.algorithm, run.seed

@@ -32,8 +32,8 @@ def parse_args(argv=None):
     add = parser.add_argument
     add("run", help="folder or checkpoint")
     add("--out", type=Path, required=True, help="file to write, .json")
-    add("--episodes", type=integer(2), default=50, help="for each mean return and each fit")
-    add("--seed", type=integer(0, 2**31 - 2), default=0, help="of the start states")
+    add("--episodes", type=integer(2), default=50, help="episodes for each mean and each fit")
+    add("--seed", type=integer(0, 2**31 - 2), default=0, help="seed of the start states")
     args = parser.parse_args(argv)
     if args.out.suffix != ".json":
         parser.error(f"{args.out} must end in .json")

@@ -1,4 +1,4 @@
-"""What a trained memory still holds: an earlier observation, read from the hidden state by a line.
+"""Tests what a memory still holds: predicts an earlier observation linearly from the hidden state.
 
     python -m benchmark.readout runs/reacher
     python -m benchmark.readout runs/reacher --of 0 --at 1 10 40
@@ -24,11 +24,11 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.readout"
     add = parser.add_argument
     add("run", help="folder or checkpoint")
-    add("--env-id", metavar="ID", help="of the run; needed if it is an environment of your own")
-    add("--episodes", type=integer(20), default=400, help="half to fit, half to test")
-    add("--of", type=integer(0), default=0, help="step whose observation is looked for")
-    add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps looked in")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of the start states")
+    add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
+    add("--episodes", type=integer(20), default=400, help="episodes, half to fit and half to test")
+    add("--of", type=integer(0), default=0, help="step whose observation is predicted")
+    add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps to look at")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of the start states")
     return parser.parse_args(argv)
 
 

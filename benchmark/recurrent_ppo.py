@@ -1,4 +1,4 @@
-"""Recurrent PPO of sb3-contrib, as a peer in our figures: what users of memory run today.
+"""Recurrent PPO of sb3-contrib, for comparison in our figures.
 
     python benchmark/recurrent_ppo.py --env-id pendulum-p-v0
 
@@ -24,11 +24,11 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--env-id", default="pendulum-p-v0", help="environment")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="of everything random")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="random seed")
     add("--total-steps", type=integer(1), default=50_000, help="length of the run [env steps]")
-    add("--num-threads", type=integer(1), default=1, help="of PyTorch on the cpu")
-    add("--eval-every", type=integer(1), default=500, help="period [env steps]")
-    add("--eval-episodes", type=integer(1), default=10, help="deterministic episodes each time")
+    add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
+    add("--eval-every", type=integer(1), default=500, help="evaluate this often [env steps]")
+    add("--eval-episodes", type=integer(1), default=10, help="episodes of each evaluation")
     add("--run-dir", help="new folder, not runs/<env>__recurrent_ppo__<seed>__<time>")
     return parser.parse_args(argv)
 

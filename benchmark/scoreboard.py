@@ -1,4 +1,4 @@
-"""The scoreboard: what each run reached on the way from no memory to the full state.
+"""The scoreboard: how far each run got on the way from no memory to the full state.
 
     python -m benchmark.scoreboard runs/results     takes in new runs, then makes all files anew
     python -m benchmark.scoreboard                  makes them from what is there

@@ -1,4 +1,4 @@
-"""Steps per second of ours and of Stable-Baselines3 at the same work, in turns.
+"""Steps per second of our scripts and of Stable-Baselines3 at the same work, in turns.
 
     python -m benchmark.speed                         the table: ddpg, td3, sac on HalfCheetah-v5
     python -m benchmark.speed --turns 20              steadier
@@ -10,18 +10,17 @@
 
 The same work: networks of the same size, the same batch size, one environment step and one update
 per step, whatever --num-envs and --updates-per-step say. Both run their own loops, without
-evaluations and files. What stands after `--` goes to the scripts, and to Stable-Baselines3 where it
-has the like; all else are the scripts' defaults. Recurrent scripts have no peer there. A turn is
-some steps of one, then of the other; the ratio is the median over turns, its spread the 10th to
-90th percentile. Other programs on the machine slow both down, but blur the numbers: measure on an
-idle machine. The ratio of CPU time is blurred less; it counts all threads, waiting ones too.
+evaluations and files. What follows `--` goes to the scripts, and to Stable-Baselines3 if it has the
+same option; all other arguments are the scripts' defaults. It has no recurrent SAC, TD3 or DDPG, so
+these scripts are timed alone. A turn is some steps of one, then of the other. The ratio is the
+median over turns, its spread the 10th to 90th percentile. Measure on an idle machine: other
+programs add noise. The ratio of CPU time has less noise; it counts all threads, also waiting ones.
 
-"matmul" is the time of an update that its matrix products, convolutions and LSTM layers take alone,
-in percent: what is left to gain is the rest. They are recorded in an update and called again with
-the same operands. LSTMs count whole on the CPU, where oneDNN has them as one operation, but not on
-a GPU; of a GRU the matrix products count. From pixels both have the same encoder,
-Stable-Baselines3 in its default way: one for the actor and one for the critics, and no random
-shifts.
+"matmul" is the share of an update that its matrix products, convolutions and LSTM layers take when
+called alone with the same operands: the rest is what a faster program could save. An LSTM counts
+as a whole on the CPU, where oneDNN has it as one operation, but not on a GPU. From pixels both have
+the same encoder; Stable-Baselines3 has one for the actor and one for the critics, as is its
+default, and no random shifts.
 """
 
 import contextlib
@@ -49,13 +48,13 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.speed"
     parser.usage = "%(prog)s [options] [-- arguments of the scripts]"
     add, known = parser.add_argument, [*SCRIPTS, "conv_sac", *RECURRENT]
-    add("--scripts", nargs="+", choices=known, default=list(SCRIPTS), help="ours")
+    add("--scripts", nargs="+", choices=known, default=list(SCRIPTS), help="our scripts to time")
     add("--env-id", default="HalfCheetah-v5", metavar="ID", help="environment")
-    add("--turns", type=integer(2), default=10, help="of each, alternately")
-    add("--steps", type=integer(2), default=200, help="in a turn [env steps]")
-    add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="of PyTorch")
+    add("--turns", type=integer(2), default=10, help="turns of each, alternately")
+    add("--steps", type=integer(2), default=200, help="length of a turn [env steps]")
+    add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="threads")
     add("--device", default="cpu", help="cpu, cuda or cuda:N")
-    add("--growth", action="store_true", help="time per step, small and full memory")
+    add("--growth", action="store_true", help="time a step with a small and a full memory")
     args = parser.parse_args(argv[:cut])
     args.options = argv[cut + 1 :]
     for name in ("--env-id", "--num-threads", "--device"):
@@ -84,11 +83,11 @@ def load(script, args, num_threads):
 
 
 class Enough(Exception):
-    """Leaves the loop of a script."""
+    """Ends the loop of a script."""
 
 
 class NoRun:
-    """Stands for `common.run.Run` in the loop of a script: sets up PyTorch, writes nothing."""
+    """Replaces `common.run.Run` in the loop of a script: sets up PyTorch, writes nothing."""
 
     def __init__(self, args, script):
         from common.evaluate import set_up_torch

@@ -4,9 +4,9 @@
         -- --total-steps 50000
     python -m benchmark.sweep --config benchmark/configs/paper.txt --scripts rsac --seeds 0 1 2
 
-What stands after `--` goes to every run. Started again, the same command finishes what is missing
-and repeats nothing: a run is finished when its progress.csv has reached the last step; otherwise it
-goes on from its checkpoint; if it has none, its folder is moved aside and it starts anew. All state
+What follows `--` goes to every run. The same command, started again, finishes what is missing and
+repeats nothing. A run is finished when its progress.csv has reached the last step. Otherwise it
+continues from its checkpoint; without one, its folder is moved aside and it starts again. All state
 is in the run folders.
 
 Docs: docs/sweeps.md
@@ -67,15 +67,15 @@ def parse_args(argv=None):
     add("--env-ids", nargs="+", metavar="ID", help="environments")
     seed = integer(0, 2**31 - 1)
     add("--seeds", nargs="+", type=seed, default=[0], metavar="N", help="one run each")
-    add("--config", metavar="FILE", help="of command lines; --scripts and --env-ids choose from it")
-    add("--tag", help="joined to the script's name in run names, to tell settings apart")
+    add("--config", metavar="FILE", help="command lines; --scripts and --env-ids select from it")
+    add("--tag", help="added to the script's name in run names, to tell settings apart")
     add("--log-dir", default="runs", help="where run folders go, and logs/ with their output")
     add = parser.add_argument_group("where to run").add_argument
-    add("--threads", type=integer(1), default=1, help="of each run")
+    add("--threads", type=integer(1), default=1, help="threads of each run")
     add("--workers", type=integer(1), help="runs at a time; cores / threads if not given")
-    add("--ray", nargs="?", const="", metavar="ADDRESS", help="on a Ray cluster instead")
-    add("--cpus-per-run", type=number(0), help="that Ray sets aside; --threads if not given")
-    add("--gpus-per-run", type=number(0), default=0, help="that Ray sets aside; may be 0.25")
+    add("--ray", nargs="?", const="", metavar="ADDRESS", help="run on a Ray cluster")
+    add("--cpus-per-run", type=number(0), help="cores that Ray reserves; --threads if not given")
+    add("--gpus-per-run", type=number(0), default=0, help="GPUs that Ray reserves; may be 0.25")
     add = parser.add_argument_group("job arrays").add_argument
     add("--list", action="store_true", help="only print the numbered command lines")
     add("--index", type=integer(0), metavar="K", help="only run number K, here and now")
@@ -124,7 +124,7 @@ class Run:
         return ["python", str(self.script), *self.options, *where]
 
     def command(self):
-        """What brings this run to its end from where it stands now, None if it is there."""
+        """The command that finishes this run from where it is now, None if it is finished."""
         if self.finished():
             return None
         if self.has_checkpoint():
@@ -181,7 +181,7 @@ def make_runs(args):
         lines = [x for x in lines if not names or Path(x[0]).stem in names]
         lines = [x for x in lines if not args.env_ids or x[1] in args.env_ids]
         if not lines:
-            raise UserError(f"nothing in {args.config} is for these --scripts and --env-ids")
+            raise UserError(f"{args.config} has nothing for these --scripts and --env-ids")
     else:
         lines = [(script, env_id, [], "") for env_id in args.env_ids for script in args.scripts]
     for env_id in dict.fromkeys(line[1] for line in lines):
@@ -195,7 +195,7 @@ def make_runs(args):
             env = file_name(env_id)
             name = f"{env}__{method}__{seed}"
             if name in runs:
-                raise UserError(f"{name} is asked for twice; use --tag and another sweep for one")
+                raise UserError(f"{name} is asked for twice; give one a --tag in another sweep")
             words = ["--env-id", env_id, "--seed", str(seed), *options, *args.options]
             total_steps = split_options(words)[0].total_steps
             log_dir = Path(args.log_dir)
@@ -264,7 +264,7 @@ def refuse_own(words, where):
     """UserError if options for a script name what the sweep itself sets."""
     for name in settings(["python", "", *words]):
         if name in OWN:
-            raise UserError(f"{name} {where} would not hold; {OWN[name]}")
+            raise UserError(f"{name} {where} has no effect; {OWN[name]}")
 
 
 def check_same(run):
@@ -275,7 +275,7 @@ def check_same(run):
     if command is None:
         if run.has_checkpoint() or run.finished():  # else it starts anew, from nothing
             raise UserError(
-                f"{run.folder} is there, but {run.log} does not say how it was made; use another "
+                f"{run.folder} exists, but {run.log} does not say how it was made; use another "
                 "--log-dir or --tag"
             )
         return
@@ -306,7 +306,7 @@ def made_with(log):
 
 
 def take(run, wait=False):
-    """The open log of a run that nobody else works on, locked; None if someone does.
+    """The open, locked log of a run; None if another process works on the run.
 
     The process that is started inherits the lock, so that even one whose sweep was killed is not
     joined by a second one. wait: until it is free.
@@ -335,7 +335,7 @@ def announce(log, command):
 
 
 def end_with_parent():
-    """From now on this process is asked to stop where the one that started it dies (on Linux)."""
+    """Lets this process be asked to stop if the one that started it dies (on Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
@@ -599,7 +599,7 @@ def last_lines(path, n=5):
 
 
 def load(seconds, cores):
-    """How busy the runs kept the cores, and what the sweep itself took, in all these seconds."""
+    """How busy the runs kept the cores, and how much the sweep itself took."""
     spent = os.times()
     runs, own = spent.children_user + spent.children_system, spent.user + spent.system
     text = f"{runs / seconds:.2f} of {cores} cores were busy with runs"
@@ -664,7 +664,7 @@ def main(args):
     except KeyboardInterrupt:
         print("\nstopping: every run saves first", file=sys.stderr)
         pool.stop()
-        print(f"{left} runs are not finished; the same command goes on with them", file=sys.stderr)
+        print(f"{left} runs are not finished; the same command continues them", file=sys.stderr)
         return 130
     table.draw(last=True)
     print(table.summary(), file=sys.stderr)

@@ -1,5 +1,5 @@
-"""Searches good arguments for a script on one environment, with Optuna; what stands after -- goes
-to every run. Docs: docs/tuning.md
+"""Searches for good arguments of a script on one environment, with Optuna. What follows -- goes to
+every run. Docs: docs/tuning.md
 
     python -m benchmark.tune --script rsac --env-id pendulum-va-v0 --trials 30 \\
         --space benchmark/spaces/rsac.txt --seeds 0 1 -- --total-steps 20000
@@ -31,8 +31,8 @@ def parse_args(argv=None):
     add("--space", required=True, metavar="FILE", help="what to search, see benchmark/spaces/")
     add("--trials", type=integer(1), default=30, help="settings to try, over all workers")
     add("--seeds", nargs="+", type=seed, default=[0, 1], metavar="N", help="runs of each setting")
-    add("--prune-after", type=integer(0), default=5000, help="nothing is cut short before [steps]")
-    add("--log-dir", help="of all files; tune/<env>__<script> if not set")
+    add("--prune-after", type=integer(0), default=5000, help="no trial is stopped before [steps]")
+    add("--log-dir", help="folder of all files; tune/<env>__<script> if not set")
     return parser.parse_args(argv[:cut], Namespace(options=argv[cut + 1 :]))
 
 

@@ -1,4 +1,4 @@
-"""Checkpoint files: written whole or not at all, checked on load, never any code in them.
+"""Checkpoint files: written completely or not at all, checked on load, without any code.
 
 A checkpoint is a PyTorch file with its SHA-256 appended; common/replay_files.py has the replay.
 """
@@ -35,7 +35,7 @@ def write_file(path, *chunks):
 
 
 def save_checkpoint(folder, state, name=NAME):
-    """Writes `state` as the checkpoint of the run folder, in the place of the one before.
+    """Writes `state` as the checkpoint of the run folder, replacing the last one.
 
     state: a dict of tensors, numbers, strings, lists and dicts; must name its "script".
     """
@@ -46,7 +46,7 @@ def save_checkpoint(folder, state, name=NAME):
 
 
 def check_device(device):
-    """UserError if it is not there."""
+    """Raises UserError if the device is not available."""
     try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
@@ -57,8 +57,8 @@ def check_device(device):
 def load_checkpoint(path, script, device="cpu"):
     """The state saved at `path`, a checkpoint file or a run folder, with tensors on `device`.
 
-    Raises UserError if it is damaged, of another script (None: any will do) or version, or not a
-    checkpoint of ours. Nothing in the file is executed; what it names may be.
+    Raises UserError if it is damaged, from another script (None: any will do) or version, or not a
+    checkpoint of ours. Nothing in the file is executed, but the environment it names may be.
     """
     check_device(device)
     path = Path(path)
@@ -76,9 +76,9 @@ def load_checkpoint(path, script, device="cpu"):
             warnings.simplefilter("ignore")
             state = torch.load(io.BytesIO(body), map_location=device, weights_only=True)
     except Exception as error:  # a crafted file can fail in many ways
-        raise UserError(f"{path} is refused: it holds something other than plain data") from error
+        raise UserError(f"{path} is refused: it contains more than plain data") from error
     if not isinstance(state, dict) or state.get("version") != VERSION or "script" not in state:
-        raise UserError(f"{path} is of another version of this project, not {VERSION}")
+        raise UserError(f"{path} is from another version; this one reads layout {VERSION}")
     if script is not None and state["script"] != script:
         name = state["script"]
         raise UserError(f"{path} was written by {name}.py; use: python {name}.py")

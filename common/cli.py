@@ -1,4 +1,4 @@
-"""Command lines: one-line errors, checked numbers, and nothing heavy imported."""
+"""Command lines: one-line errors, checked numbers, and no slow imports."""
 
 import argparse
 import math
@@ -61,19 +61,19 @@ def number(low=-math.inf, high=math.inf, whole=False):
 
 
 def add_run_arguments(parser):
-    """The arguments of every script that change nothing about the algorithm."""
+    """Adds the arguments of every script that do not change the algorithm."""
     add = parser.add_argument_group("run").add_argument
     add("--seed", type=integer(0, 2**31 - 1), default=0, help="random seed")
-    add("--device", default="cpu", help="where the networks are: cpu, cuda or cuda:N")
+    add("--device", default="cpu", help="device of the networks: cpu, cuda or cuda:N")
     add("--run-dir", help="new folder for the run; runs/<env>__<script>__<seed>__<time> if not set")
     add("--resume", metavar="FOLDER", help="continue the run in this folder")
-    add("--evaluate", metavar="PATH", help="do not train: run the policy of this run or checkpoint")
+    add("--evaluate", metavar="PATH", help="do not train, run the policy of this run or checkpoint")
     add("--eval-episodes", type=integer(1), default=10, help="episodes of each evaluation")
     add("--video", action="store_true", help="film --evaluate, or every 10th evaluation of a run")
 
 
 def refuse_conflicts(args, saved, free):
-    """UserError if an argument was typed, is none of `free`, and is not what was saved."""
+    """UserError if a typed argument is not in `free` and differs from what was saved."""
     for name in sorted(set(args.typed) - set(free)):
         if name in saved and getattr(args, name) != saved[name]:
             option = f"--{name.replace('_', '-')} {getattr(args, name)}"

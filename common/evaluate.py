@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes with the deterministic policy, in environments of their own."""
+"""Evaluation: whole episodes with the deterministic policy, in their own environments."""
 
 import statistics
 import sys
@@ -22,8 +22,8 @@ SIDE_BY_SIDE = 10  # environments of an evaluation, at most
 def set_up_torch(args):
     """Sets the threads and the seed of PyTorch."""
     check_device(args.device)
-    # Numbers below 1e-38 count as 0: a CPU is many times slower with them, and behind a unit of a
-    # ReLU that is dead, Adam's running mean shrinks to the smallest one and stays there.
+    # Treat numbers below 1e-38 as 0: a CPU is many times slower with them, and for a dead ReLU unit
+    # Adam's running mean shrinks to the smallest one and stays there.
     torch.set_flush_denormal(True)
     torch.set_num_threads(args.num_threads)
     torch.manual_seed(args.seed)
@@ -46,7 +46,7 @@ def evaluate(agent, envs, seeds, film=None):
     frames = []
     for first in range(0, len(seeds), envs.num_envs):
         batch = seeds[first : first + envs.num_envs]
-        # One environment for each episode. Those that are left over play on, uncounted.
+        # One environment for each episode. Spare ones play too, but do not count.
         seed_of_each = batch + batch[:1] * (envs.num_envs - len(batch))
         obs, _ = envs.reset(seed=seed_of_each)
         playing = np.arange(envs.num_envs) < len(batch)
@@ -74,7 +74,7 @@ def evaluate(agent, envs, seeds, film=None):
 
 
 def evaluate_checkpoint(args, script, make_agent):
-    """--evaluate: rebuilds environment and networks from a checkpoint and prints the returns.
+    """--evaluate: rebuilds the agent from a checkpoint, plays episodes and prints the returns.
 
     make_agent(obs_dim or the shape of pictures, action_dim, args): the script's `Agent`.
     """
@@ -104,8 +104,8 @@ def load_agent(args, script, make_agent):
         refuse_conflicts(args, state["args"], free)
         env_id = state["args"]["env_id"]
         if foreign_module(env_id) and "env_id" not in args.typed:
-            words = f"{args.evaluate} names an environment in a module of your own, to be imported"
-            raise UserError(f"{words}; if you want that, add --env-id {env_id}")
+            words = f"{args.evaluate} would import a module that is not part of this repository"
+            raise UserError(f"{words}; to allow that, add --env-id {env_id}")
         saved = Namespace(**state["args"] | {name: getattr(args, name) for name in free})
         set_up_torch(saved)
         envs = make_eval_envs(saved, film=args.video)
@@ -116,5 +116,5 @@ def load_agent(args, script, make_agent):
         agent.load_state_dict(state["agent"])
     except (AttributeError, LookupError, RuntimeError, TypeError) as error:
         words = f"{type(error).__name__}: {error!s:.200}"
-        raise UserError(f"{args.evaluate} does not fit {script}.py as it is: {words}") from error
+        raise UserError(f"{args.evaluate} does not fit the present {script}.py: {words}") from error
     return agent, envs

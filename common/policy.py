@@ -1,4 +1,4 @@
-"""A trained policy in any program, see docs/policies.md. Training does not import this file."""
+"""A trained policy for any program; see docs/policies.md. Training does not import this file."""
 
 import gymnasium as gym
 import numpy as np
@@ -58,12 +58,12 @@ class Policy:
 
 
 class Given(gym.Wrapper):
-    """In the place of an environment inside its wrappers: `result`, whatever is done."""
+    """Replaces the environment inside its wrappers: always returns `result`."""
 
     def reset(self, *, seed=None, options=None):
-        """The observation of `result`; no episode begins."""
+        """Returns the observation of `result`; no episode begins."""
         return self.result[0], {}
 
     def step(self, action):
-        """`result`; the action was taken elsewhere."""
+        """Returns `result`; the action was taken elsewhere."""
         return self.result

@@ -1,4 +1,4 @@
-"""What a run shows and leaves: folder, progress.csv, TensorBoard, progress bar, checkpoints."""
+"""What a run shows and writes: folder, progress.csv, TensorBoard, progress bar, checkpoints."""
 
 import csv
 import fcntl
@@ -36,7 +36,7 @@ CGROUP = Path("/sys/fs/cgroup")  # of a container, here or in memory/ (version 2
 
 
 def free_memory():
-    """Bytes that are free on this machine and, in a container, within its limit."""
+    """Free bytes on this machine, or within the limit of the container."""
     free = [psutil.virtual_memory().available]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # no such file, or no limit: "max"
@@ -45,7 +45,7 @@ def free_memory():
 
 
 def origin():
-    """Where results come from. "clean": no file differs from the commit; None without git."""
+    """Where results come from. "clean": no file differs from the commit (None without git)."""
     git, lines = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"], []
     with suppress(OSError):  # no git here
         done = subprocess.run(git, cwd=Path(__file__).parent, capture_output=True, text=True)
@@ -64,8 +64,8 @@ def origin():
 class Run:
     """One run folder: runs/<env>__<script>__<seed>__<time>/.
 
-    Everything that is written goes through here: `track` names what a checkpoint holds, `start`
-    opens the folder, `step` evaluates and saves when it is time, `finish` for the last time.
+    It writes all files: `track` names what a checkpoint holds, `start` opens the folder, `step`
+    evaluates and saves when it is time, `finish` does so one last time.
     """
 
     def __init__(self, args, script):
@@ -95,13 +95,13 @@ class Run:
         return saved
 
     def _write_settings(self):
-        """Writes args.json and run.json, which a resumed run replaces by newer ones."""
+        """Writes args.json and run.json; a resumed run overwrites them."""
         for name, content in (("run", self.origins), ("args", self._settings())):
             write_file(self.folder / f"{name}.json", json.dumps(content, indent=2).encode())
         self._lock()
 
     def _lock(self):
-        """One process at a time writes to a folder; the locks go with the process."""
+        """Lets only one process write to the folder; the lock ends with the process."""
         try:
             self.locks.append(open(self.folder / "args.json", "r+"))  # noqa: SIM115
             fcntl.flock(self.locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,10 +113,10 @@ class Run:
     # ---- What a checkpoint holds ----
 
     def track(self, **objects):
-        """Names what every checkpoint holds, once: `agent`, `buffer`, `envs`, `rng` (a NumPy
+        """Names once what every checkpoint holds: `agent`, `buffer`, `envs`, `rng` (a NumPy
         generator) and `optimizers` (a dict).
 
-        Raises UserError if the replay memory does not fit into this machine's.
+        Raises UserError if the replay memory does not fit into the free memory.
         """
         self.tracked = objects
         args, needed = self.args, objects["buffer"].num_bytes / 2**20
@@ -128,7 +128,7 @@ class Run:
         print(f"{words}, replay memory: {needed:.0f} MiB when full", file=sys.stderr)
 
     def start(self, *progress):
-        """Opens the run folder and returns `progress`, or what it was in a run to continue.
+        """Opens the run folder and returns `progress`, or the saved one if a run is resumed.
 
         progress: where a new run begins; first the global step and the number of updates, then
         whatever else the loop carries from step to step (arrays, tensors, None).
@@ -201,7 +201,7 @@ class Run:
     # ---- Logging ----
 
     def add_losses(self, global_step, losses):
-        """Collects scalar tensors; their means go to TensorBoard at the next evaluation.
+        """Collects scalar tensors; the next evaluation writes their means to TensorBoard.
 
         Raises RunError at the step where one is not finite.
         """
@@ -230,7 +230,7 @@ class Run:
         return global_step < self.args.total_steps and self.stopped_by is None
 
     def finish(self, *progress):
-        """Saves and evaluates for the last time, closes all files, returns the exit code."""
+        """Saves and evaluates one last time, closes all files, returns the exit code."""
         # In this order: a run made longer by --resume has no evaluation here, if none is due.
         self.save(*progress)
         if self.stopped_by is None and self.rows[-1]["global_step"] != progress[0]:
@@ -289,7 +289,7 @@ class Run:
         self.loss_sums, self.loss_counts, self.train_returns = {}, {}, []
 
     def _write_progress(self):
-        """Writes progress.csv anew: whole or not at all, and on the disk before the checkpoint."""
+        """Rewrites progress.csv, completely or not at all, and on disk before the checkpoint."""
         text = io.StringIO()
         writer = csv.DictWriter(text, self.rows[0].keys(), lineterminator="\n")
         writer.writeheader()

@@ -21,14 +21,14 @@ HEADER = ("id", "obs", "act", "steps", "observed", "hidden", "memory skill")
 def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m envs"
-    parser.add_argument("id", nargs="?", help="environment; without one, the table of all")
+    parser.add_argument("id", nargs="?", help="environment; all are listed if not given")
     parser.add_argument("--video", metavar="PATH", help="clip to write, .mp4 or .gif")
     parser.add_argument("--picture", metavar="PATH", help="single frame to write, .png")
-    parser.add_argument("--seed", type=integer(0), default=0, help="of the episode and the actions")
+    parser.add_argument("--seed", type=integer(0), default=0, help="seed of episode and actions")
     parser.add_argument(
         "--steps",
         type=integer(0),
-        help="of the clip (one episode if not given) or before the picture (0) [env steps]",
+        help="length of the clip (default: an episode) or steps before the picture [env steps]",
     )
     args = parser.parse_args(argv)
     if (args.video or args.picture) and not args.id:

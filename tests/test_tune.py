@@ -133,7 +133,7 @@ BAD = {
     "no environment": (["--env-id", "pendulm-p-v0"], "", "unknown environment 'pendulm-p-v0'"),
     "no space": (["--space", "nowhere.txt"], "", "nowhere.txt: No such file"),
     "no trials": (["--trials", "0"], "", "--trials: must be a whole number at least 1"),
-    "an option of the search": (["--", "--seed", "3"], "", "--seed after -- would not hold"),
+    "an option of the search": (["--", "--seed", "3"], "", "--seed after -- has no effect"),
     "an option that no run knows": (["--", "--gian", "3"], "", "unrecognized arguments: --gian"),
     "an option of the space, too": ([], "--gian log 1 2", "unrecognized arguments: --gian"),
 }
