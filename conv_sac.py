@@ -19,12 +19,6 @@ from common.cli import Parser, add_run_arguments, integer, number, run_cli
 # ---- 1. Arguments ----
 
 CARTPOLE = "dmc-cartpole-balance-mdp-img-concat3-v0"
-# Layers of (channels, kernel, stride). An early large stride and few channels save most of the
-# work: per stack of pictures 1 million multiplications instead of 41.
-ENCODERS = {
-    "fast": [(16, 6, 4), (16, 3, 2), (16, 3, 1)],
-    "original": [(32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1)],
-}
 
 
 def parse_args(argv=None):
@@ -39,7 +33,7 @@ def parse_args(argv=None):
     add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=1.0, help="updates per env step, on average")
     add("--batch-size", type=integer(1), default=64, help="batch, B [transitions]")
-    add("--buffer-size", type=integer(2), default=100_000, help="replay memory [env steps]")
+    add("--buffer-size", type=integer(2), default=100_000, help="replay memory [frames]")
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[256, 256], help="widths of each MLP")
@@ -54,13 +48,9 @@ def parse_args(argv=None):
     )
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
-
-    add = parser.add_argument_group("pixels").add_argument
-    add("--encoder", choices=list(ENCODERS), default="fast", help="fast is made for a CPU")
     add("--feat-dim", type=integer(1), default=50, help="width of the encoder's output")
     add("--shift-pad", type=integer(0), default=4, help="largest random shift, 0 = none [pixels]")
     add("--n-step", type=integer(1), default=5, help="steps of reward in a target [env steps]")
-    add("--frame-stack", type=integer(1), help="frames in an observation; found if not set")
     return parser.parse(argv)
 
 
@@ -68,9 +58,6 @@ if __name__ == "__main__":
     ARGS = parse_args()  # before the slow imports: --help and errors answer at once
 
 import copy
-import math
-from bisect import bisect_right
-from collections import defaultdict
 
 import numpy as np
 import torch
@@ -78,8 +65,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.optim import Adam
 
-from common.envs import make_envs
-from common.errors import UserError
+from common.envs import check_pixels, make_envs
 from common.evaluate import evaluate_checkpoint
 from common.run import Run
 
@@ -87,88 +73,67 @@ from common.run import Run
 
 
 class ReplayBuffer:
-    """Finished episodes; the oldest leave when there are more than `capacity` steps.
+    """A ring of frames, each with the step that brought it: the newest overwrites the oldest.
 
-    An episode is a dict of arrays: frames (length + frame_stack, pixels), action (length,
-    action_dim), reward and terminated (length, 1). The frames from t to t + frame_stack - 1 are the
-    observation at time t. It is sampled from its end on, not while it is under way.
+    An observation is a stack of frames, all but one of which are those of the observation before.
+    So a step stores one frame, the newest of its next observation. Where an episode begins, the
+    whole first observation comes before, one frame after another, in rows without a step.
     """
 
-    def __init__(self, capacity, obs_shape, action_dim, num_envs, frame_stack):
+    def __init__(self, capacity, obs_shape, action_dim, frame_stack):
         self.capacity = capacity
-        self.obs_shape = obs_shape
         self.frame_stack = frame_stack
-        self.num_bytes = capacity * (math.prod(obs_shape) // frame_stack + 4 * (action_dim + 2))
-        self.episodes = []
-        self.starts = [0]  # number of each episode's first step, then of the next episode's
-        self.num_finished = 0  # episodes, since the start of the run
-        self.open = [defaultdict(list) for _ in range(num_envs)]  # under way, as lists of steps
+        self.num_added = 0  # since the start of the run; the next step goes to this row, % capacity
+        self.frame = np.zeros((capacity, obs_shape[0] // frame_stack, *obs_shape[1:]), np.uint8)
+        self.action = np.zeros((capacity, action_dim), np.float32)
+        self.reward = np.zeros((capacity, 1), np.float32)
+        self.terminated = np.zeros((capacity, 1), np.float32)
+        self.ended = np.ones(capacity, bool)  # terminated or truncated, in any environment
+        # Counts the rows of an environment and leaps ahead at each new beginning: none lies between
+        # two rows if and only if their places differ by as much as their times.
+        self.place = np.zeros(capacity, np.int64)
+        self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
         """Stores one step of N environments: obs (N, *obs_shape), action (N, action_dim), reward
-        (N,). Raises UserError if the frames of next_obs are not those of obs and a new one.
-
-        next_obs: the true next observation, also where an episode has ended.
-        """
-        for k, episode in enumerate(self.open):
-            frames = obs[k].reshape(self.frame_stack, -1)
-            next_frames = next_obs[k].reshape(self.frame_stack, -1)
-            if (frames[1:] != next_frames[:-1]).any():
-                raise UserError("observations are no stacks of frames; try --frame-stack 1")
-            if not episode["frames"]:
-                episode["frames"] += list(frames)
-            episode["frames"].append(next_frames[-1])
-            episode["action"].append(action[k])
-            episode["reward"].append(np.float32([reward[k]]))
-            episode["terminated"].append(np.float32([terminated[k]]))
-            if terminated[k] or truncated[k]:
-                self.append({name: np.array(x) for name, x in episode.items()})
-                self.open[k] = defaultdict(list)
-
-    def append(self, episode):
-        """Stores a finished episode; the oldest ones make room for it."""
-        self.episodes.append(episode)
-        self.starts.append(self.starts[-1] + len(episode["reward"]))
-        self.num_finished += 1
-        while self.starts[-1] - self.starts[0] > self.capacity and len(self.episodes) > 1:
-            del self.episodes[0]
-            del self.starts[0]
+        (N,). next_obs is the true next observation, also where an episode has ended."""
+        self.num_envs = N = len(obs)  # the previous frame of an environment lies N rows back
+        frames = np.split(next_obs, self.frame_stack, axis=1)[-1:]
+        if self.ended[(self.num_added - 1) % self.capacity]:
+            # All environments begin anew with the one that must, so that their rows stay N apart.
+            frames = np.split(obs, self.frame_stack, axis=1) + frames
+        for frame in frames:
+            rows = np.arange(self.num_added, self.num_added + N) % self.capacity
+            self.frame[rows] = frame
+            self.place[rows] = self.place[rows - N] + 1 + 10**9 * self.ended[rows - N]
+            self.ended[rows] = False
+            self.num_added += N
+        self.action[rows] = action
+        self.reward[rows, 0] = reward
+        self.terminated[rows, 0] = terminated
+        self.ended[rows] = (terminated | truncated).any()
 
     def sample(self, batch_size, n_step, gamma, rng):
-        """Steps drawn uniformly: obs (B, *obs_shape) uint8, action (B, action_dim), and of the
-        `n_step` steps that begin there, fewer if the episode ends before: the discounted sum of
-        rewards (B, 1), next_obs after them, terminated and the discount of next_obs, both (B, 1).
-        """
-        batch = []
-        for step in rng.integers(self.starts[0], self.starts[-1], size=batch_size):
-            k = bisect_right(self.starts, step) - 1  # the episode of that step
-            episode = self.episodes[k]
-            t = step - self.starts[k]
-            reward = episode["reward"][t : t + n_step]
-            end = t + len(reward)
-            obs = episode["frames"][t : t + self.frame_stack].reshape(self.obs_shape)
-            next_obs = episode["frames"][end : end + self.frame_stack].reshape(self.obs_shape)
-            terminated = episode["terminated"][end - 1]
-            discounts = gamma ** np.arange(len(reward) + 1, dtype=np.float32)
-            total = discounts[:-1] @ reward
-            batch.append((obs, episode["action"][t], total, next_obs, terminated, discounts[-1:]))
-        return [torch.from_numpy(np.stack(arrays)) for arrays in zip(*batch, strict=True)]
+        """Steps drawn uniformly: obs (B, frame_stack, channels, H, W) uint8, action (B, action_dim)
+        and, of up to `n_step` steps that begin there, the discounted sum of rewards (B, 1),
+        next_obs after them, terminated and the discount of next_obs, both (B, 1)."""
+        N, stack = self.num_envs, self.frame_stack
+        # A row is a step if the rows before it hold its whole observation, with no beginning since.
+        steps = np.flatnonzero(self.place - np.roll(self.place, N * stack) == stack)
+        rows = rng.choice(steps, batch_size)
+        obs = self.frame[(rows[:, None] + N * np.arange(-stack, 0)) % self.capacity]
 
-
-def check_pixels(envs, args):
-    """(obs_shape, action_dim) of `make_envs`; UserError if the observations are no pictures.
-
-    Sets --frame-stack, if it is not given, as Gymnasium's FrameStackObservation has it.
-    """
-    env, space = envs.envs[0], envs.single_observation_space
-    if space.dtype != np.uint8 or len(space.shape) < 2:
-        raise UserError(f"{args.env_id} has no pictures (uint8) but {space}; try sac.py")
-    if args.frame_stack is None:
-        known = env.has_wrapper_attr("stack_size")
-        args.frame_stack = env.get_wrapper_attr("stack_size") if known else 1
-    if space.shape[0] % args.frame_stack:
-        raise UserError(f"pictures of {space.shape} are no --frame-stack {args.frame_stack} frames")
-    return space.shape, envs.single_action_space.shape[0]
+        # The steps from there on, up to the next beginning or the newest step.
+        offset = np.arange(n_step)
+        ahead = (rows[:, None] + N * offset) % self.capacity  # (B, n_step)
+        same = self.place[ahead] == self.place[rows, None] + offset
+        discount = gamma ** np.arange(n_step + 1, dtype=np.float32)[:, None]
+        reward = (same * self.reward[ahead, 0]) @ discount[:-1]
+        length = same.sum(axis=1)
+        last = ahead[np.arange(batch_size), length - 1]
+        next_obs = self.frame[(last[:, None] + N * np.arange(1 - stack, 1)) % self.capacity]
+        batch = (obs, self.action[rows], reward, next_obs, self.terminated[last], discount[length])
+        return [torch.from_numpy(array) for array in batch]
 
 
 # ---- 3. Networks ----
@@ -182,31 +147,24 @@ def mlp(input_dim, hidden_dims, output_dim):
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
 
-def channels_first(obs):
-    """Pictures (N, C, H, W), (N, H, W, C) or (N, H, W), or stacks of them, as (N, C, H, W)"""
-    if obs.ndim > 3 and obs.shape[-1] < obs.shape[-3]:
-        obs = obs.movedim(-1, -3)
-    return obs.reshape(len(obs), -1, *obs.shape[-2:])
-
-
-class Encoder(nn.Module):
+class Encoder(nn.Sequential):
     """Convolutions, then a few features between -1 and 1 (arXiv:1910.01741v3)."""
 
     def __init__(self, obs_shape, args):
-        super().__init__()
-        picture = channels_first(torch.zeros(1, *obs_shape))
-        input_dim = picture.shape[1]
         layers = []
-        for channels, kernel, stride in ENCODERS[args.encoder]:
+        input_dim = obs_shape[0]
+        # The paper has (32, 3, 2) and three of (32, 3, 1). An early large stride and few channels
+        # leave 1 of its 41 million multiplications for each stack of pictures.
+        for channels, kernel, stride in [(16, 6, 4), (16, 3, 2), (16, 3, 1)]:
             layers += [nn.Conv2d(input_dim, channels, kernel, stride), nn.ReLU()]
             input_dim = channels
-        self.convs = nn.Sequential(*layers, nn.Flatten())
-        linear = nn.Linear(self.convs(picture).shape[1], args.feat_dim)
-        self.head = nn.Sequential(linear, nn.LayerNorm(args.feat_dim), nn.Tanh())
+        convs = nn.Sequential(*layers, nn.Flatten())
+        linear = nn.Linear(convs(torch.zeros(1, *obs_shape)).shape[1], args.feat_dim)
+        super().__init__(convs, linear, nn.LayerNorm(args.feat_dim), nn.Tanh())
 
     def forward(self, obs):
-        """(N, C, H, W) from 0 to 255 -> (N, feat_dim)"""
-        return self.head(self.convs(obs / 255))
+        """(B, C, H, W) from 0 to 255 -> (B, feat_dim)"""
+        return super().forward(obs / 255)
 
 
 class Actor(nn.Module):
@@ -234,13 +192,12 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """An encoder and two estimates of the return after `action`; the lower of them is trusted."""
+    """Two estimates of the return after `action`: they err differently; the lower is trusted."""
 
-    def __init__(self, obs_shape, action_dim, args):
+    def __init__(self, obs_dim, action_dim, args):
         super().__init__()
-        self.encoder = Encoder(obs_shape, args)
-        self.qf1 = mlp(args.feat_dim + action_dim, args.hidden_dims, 1)
-        self.qf2 = mlp(args.feat_dim + action_dim, args.hidden_dims, 1)
+        self.qf1 = mlp(obs_dim + action_dim, args.hidden_dims, 1)
+        self.qf2 = mlp(obs_dim + action_dim, args.hidden_dims, 1)
 
     def forward(self, feat, action):
         """(..., feat_dim), (..., action_dim) -> q1, q2, both (..., 1)"""
@@ -254,7 +211,8 @@ class Agent(nn.Module):
     def __init__(self, obs_shape, action_dim, args):
         super().__init__()
         self.actor = Actor(args.feat_dim, action_dim, args)
-        self.critics = Critics(obs_shape, action_dim, args)
+        self.critics = Critics(args.feat_dim, action_dim, args)
+        self.critics.encoder = Encoder(obs_shape, args)  # trained with the critics, by their loss
         self.critics_target = copy.deepcopy(self.critics)
         self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
         self.device = args.device
@@ -264,7 +222,7 @@ class Agent(nn.Module):
     def act(self, obs, hidden=None, deterministic=False):
         """obs (N, *obs_shape) -> action (N, action_dim) in [-1, 1], both NumPy; and `hidden` as it
         is, which only an agent with memory uses."""
-        obs = channels_first(torch.as_tensor(obs, device=self.device))
+        obs = torch.as_tensor(obs, device=self.device)
         mean, log_std = self.actor(self.critics.encoder(obs))
         u = mean if deterministic else torch.normal(mean, log_std.exp())
         return torch.tanh(u).cpu().numpy(), hidden
@@ -301,17 +259,15 @@ def alpha_loss(log_alpha, log_prob, target_entropy):
 def random_shift(obs, pad):
     """Moves each picture by up to `pad` pixels (arXiv:2004.13649v4).
 
-    (B, *obs_shape) -> (B, C, H, W) float32. Both shifts are uniform from -pad to pad, alike for
-    all frames of a stack, as another shift would look like motion. The border is repeated.
+    (B, frame_stack, channels, H, W) -> (B, C, H, W) float32. Both shifts are uniform from -pad to
+    pad, alike for all frames of a stack, as another shift would look like motion. The border is
+    repeated.
     """
-    obs = channels_first(obs).float()
-    height, width = obs.shape[2:]
-    padded = F.pad(obs, [pad] * 4, mode="replicate")
-    shifted = []
-    for picture in padded:
-        y, x = torch.randint(2 * pad + 1, (2,)).tolist()
-        shifted.append(picture[:, y : y + height, x : x + width])
-    return torch.stack(shifted)
+    padded = F.pad(obs.flatten(1, 2).float(), [pad] * 4, mode="replicate")
+    # Views of all shifted versions: (B, C, 2 pad + 1, 2 pad + 1, H, W).
+    shifted = padded.unfold(2, obs.shape[-2], 1).unfold(3, obs.shape[-1], 1)
+    y, x = torch.randint(2 * pad + 1, (2, len(obs)))
+    return shifted[torch.arange(len(obs)), :, y, x]
 
 
 # ---- 5. Update ----
@@ -351,9 +307,9 @@ def update(agent, optimizers, batch, args):
     qf_loss.backward()
     optimizers["critics"].step()
 
-    feat = feat.detach()  # the actor must not train the encoder of the critics that judge it
-    new_action, log_prob = agent.actor.sample(feat)
-    q1, q2 = agent.critics(feat, new_action)
+    # The actor must not train the encoder of the critics that judge it.
+    new_action, log_prob = agent.actor.sample(feat.detach())
+    q1, q2 = agent.critics(feat.detach(), new_action)
     pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
     optimizers["actor"].zero_grad()
     # Only the actor learns from this loss: the critics get no gradients.
@@ -382,13 +338,13 @@ def main(args):
     run = Run(args, SCRIPT)  # with --resume, `args` become those of the run to continue
     rng = np.random.default_rng(args.seed)
     envs = make_envs(args, args.num_envs, args.seed)
-    obs_shape, action_dim = check_pixels(envs, args)
+    obs_shape, action_dim, frame_stack = check_pixels(envs, args)
     if args.target_entropy is None:
         args.target_entropy = -float(action_dim)  # arXiv:1812.05905v2, Appendix D
 
     agent = Agent(obs_shape, action_dim, args)
     optimizers = make_optimizers(agent, args)
-    buffer = ReplayBuffer(args.buffer_size, obs_shape, action_dim, args.num_envs, args.frame_stack)
+    buffer = ReplayBuffer(args.buffer_size, obs_shape, action_dim, frame_stack)
     run.track(agent=agent, optimizers=optimizers, buffer=buffer, envs=envs, rng=rng)
     obs, _ = envs.reset()
     global_step, num_updates, obs = run.start(0, 0, obs)
@@ -414,8 +370,7 @@ def main(args):
             lr = args.lr * min(1, max(0, 2 - 2 * global_step / args.total_steps))
             for optimizer in optimizers.values():
                 optimizer.param_groups[0]["lr"] = lr
-        due = int((global_step - args.learning_starts) * args.updates_per_step)
-        while num_updates < due and buffer.episodes:
+        while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.n_step, args.gamma, rng)
             batch = [x.to(args.device) for x in sample]
             run.add_losses(global_step, update(agent, optimizers, batch, args))

@@ -159,16 +159,17 @@ def make_sb3(script, env, args):
 def encoder_of_sb3(args):
     """Policy arguments that give Stable-Baselines3 the encoder of conv_sac.py."""
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+    from torch import nn
 
     from conv_sac import Encoder
 
     class Extractor(BaseFeaturesExtractor):
         def __init__(self, space):
             super().__init__(space, args.feat_dim)
-            self.encoder = Encoder(space.shape, args)
+            self.layers = nn.Sequential(*Encoder(space.shape, args))
 
         def forward(self, obs):  # from 0 to 1
-            return self.encoder.head(self.encoder.convs(obs))
+            return self.layers(obs)
 
     return {"features_extractor_class": Extractor}
 

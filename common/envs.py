@@ -9,7 +9,7 @@ import numpy as np
 
 from common.errors import RunError, UserError
 from envs.table import OURS, register
-from envs.wrappers import Envs, RnnInput, SeededEpisodes, flatten, say_once
+from envs.wrappers import Envs, Pictures, RnnInput, SeededEpisodes, flatten, say_once
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
 NOT_YOURS = "{} here is a module of this repository; give yours another name"
@@ -31,7 +31,7 @@ def make_env(env_id, seed=0, render_mode=None, memory_input=None, env=None):
     """One environment.
 
     env_id: one of ours, any other Gymnasium id, or "module:Id-v0" for a user's own. Observations
-    are made flat where they are no pictures.
+    are made flat; pictures become (channels, height, width), see `Pictures`.
     seed: of the sequence of episodes, see `SeededEpisodes`.  memory_input: see `RnnInput`.
     env: takes the place of the environment inside the wrappers, see common/policy.py.
     """
@@ -48,7 +48,9 @@ def make_env(env_id, seed=0, render_mode=None, memory_input=None, env=None):
         env = gym.wrappers.TimeLimit(env, LONGEST_EPISODE)
     env = gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
     env = gym.wrappers.RecordEpisodeStatistics(env)
-    if memory_input is not None and len(env.observation_space.shape) == 1:
+    if len(env.observation_space.shape) > 1:
+        env = Pictures(env)
+    elif memory_input is not None:
         env = RnnInput(env, memory_input)
     return SeededEpisodes(env, seed)
 
@@ -60,6 +62,23 @@ def check_flat(envs):
         words = f"has observations of shape {shape}; pictures are for conv_sac.py"
         raise UserError(f"{envs.envs[0].spec.id} {words}")
     return shape[0], envs.single_action_space.shape[0]
+
+
+def check_pixels(envs, args):
+    """(obs_shape, action_dim, frame_stack) of `make_envs`, frame_stack as in `Pictures`.
+
+    Raises UserError if the observations are no pictures, or `args.buffer_size` rows of replay
+    could be without a step: a whole observation of each environment and the frames after it.
+    """
+    shape = envs.single_observation_space.shape
+    if len(shape) == 1:
+        raise UserError(f"{args.env_id} has no pictures (uint8) but shape {shape}; try sac.py")
+    frame_stack = envs.envs[0].get_wrapper_attr("frame_stack")
+    fewest = (frame_stack + 1) * envs.num_envs
+    if args.buffer_size < fewest:
+        words = f"at least {fewest} are needed for stacks of {frame_stack} frames"
+        raise UserError(f"--buffer-size {args.buffer_size} is too small: {words}")
+    return shape, envs.single_action_space.shape[0], frame_stack
 
 
 def _make(env_id, render_mode):

@@ -217,6 +217,46 @@ class RnnInput(gym.Wrapper):
         return np.concatenate([*parts, [1]], dtype=np.float32)
 
 
+class Pictures(gym.Wrapper):
+    """Pictures, or stacks of them, as uint8 (channels, height, width), oldest frame first.
+
+    `frame_stack`: frames in an observation, as Gymnasium's FrameStackObservation has it, else 1.
+    Replay keeps each frame once. So `step` raises UserError where a stack is not the one before
+    without its oldest frame and with a new one.
+    """
+
+    def __init__(self, env):
+        super().__init__(env)
+        shape = _channels_first(np.zeros(env.observation_space.shape, np.uint8)).shape
+        self.observation_space = Box(0, 255, shape, np.uint8)
+        stacked = env.has_wrapper_attr("stack_size")
+        frame_stack = env.get_wrapper_attr("stack_size") if stacked else 1
+        self.frame_stack = 1 if shape[0] % frame_stack else frame_stack
+
+    def reset(self, *, seed=None, options=None):
+        """As the environment's."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        self.obs = _channels_first(np.array(obs))  # a copy: some reuse theirs
+        return self.obs, info
+
+    def step(self, action):
+        """As the environment's; UserError where its frames do not move on by one."""
+        obs, *others = self.env.step(action)
+        before, self.obs = self.obs, _channels_first(np.array(obs))
+        channels = len(before) // self.frame_stack  # of one frame
+        if self.frame_stack > 1 and (self.obs[:-channels] != before[channels:]).any():
+            hint = "put FrameStackObservation around the other wrappers"
+            raise UserError(f"{self.spec.id}: observations are no stacks of frames; {hint}")
+        return self.obs, *others
+
+
+def _channels_first(picture):
+    """(C, H, W), (H, W, C) or (H, W), or a stack of them, as (channels, H, W)"""
+    if picture.ndim > 2 and picture.shape[-1] < picture.shape[-3]:
+        picture = np.moveaxis(picture, -1, -3)
+    return picture.reshape(-1, *picture.shape[-2:])
+
+
 def make_seeds(purpose, *numbers, count=1):
     """`count` seeds for `purpose`: "training", "evaluation" during it, or a "test" of a policy.
 

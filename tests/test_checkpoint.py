@@ -159,23 +159,25 @@ def test_a_bad_checkpoint_gets_one_clear_line(case, tmp_path):
 
 
 class Replay:
-    """A replay buffer of ten steps, its files, and steps that are told apart by their values."""
+    """A small replay buffer, its files, and steps that are told apart by their values."""
 
-    def __init__(self, kind):
-        self.kind, self.clock = kind, 0
-        if kind == "ring":
-            self.buffer = sac.ReplayBuffer(10, 2, 1)
-        else:
-            self.buffer = conv_sac.ReplayBuffer(10, (2,), 1, 2, frame_stack=1)
+    def __init__(self, script):
+        self.script, self.clock = script, 0
+        self.buffer = BUFFERS[script]()
 
     def add(self, count):
         """Steps of two environments; episodes of three steps in one and of two in the other."""
         for _ in range(count):
             self.clock += 1
-            obs = self.clock + np.array([[0.0, 0.25], [0.5, 0.75]], np.float32)
+            number = self.clock + np.array([0.0, 0.5])
             ended = self.clock % np.array([3, 2]) == 0
-            step = (obs, -obs[:, :1], obs[:, 0], obs + 1, ended)
-            self.buffer.add(*step, *([ended] if self.kind == "episodes" else []))
+            if self.script == "sac":
+                obs = number[:, None] + np.array([0.0, 0.25])
+                self.buffer.add(obs, -obs[:, :1], number, obs + 1, ended)
+            else:
+                frames = np.arange(3) + np.array([[0], [100]]) + self.clock  # (N, 3)
+                stacks = np.stack([frames[:, :2], frames[:, 1:]])[..., None, None]
+                self.buffer.add(stacks[0], -number[:, None], number, stacks[1], ended, ended)
 
     def save(self, folder, whole=True):
         self.files = getattr(self, "files", None) or ReplayFiles(folder)
@@ -185,39 +187,40 @@ class Replay:
 
     def content(self):
         """All that decides what is sampled, now and later; a copy."""
-        if self.kind == "ring":
-            return copy.deepcopy(vars(self.buffer))
-        starts = [start - self.buffer.starts[0] for start in self.buffer.starts]
-        buffer = {name: vars(self.buffer)[name] for name in ("episodes", "num_finished", "open")}
-        return copy.deepcopy({"starts": starts} | buffer)
+        arrays = {k: x for k, x in vars(self.buffer).items() if isinstance(x, np.ndarray)}
+        return copy.deepcopy(arrays | {"num_added": self.buffer.num_added})
 
     @classmethod
-    def load(cls, folder, kind):
-        loaded = cls(kind)
+    def load(cls, folder, script):
+        loaded = cls(script)
         loaded.files = ReplayFiles(folder)
         loaded.files.load(loaded.buffer, load_checkpoint(folder, "sac")["buffer"])
         return loaded
 
 
-kinds = pytest.mark.parametrize("kind", ["ring", "episodes"])
+BUFFERS = {
+    "sac": lambda: sac.ReplayBuffer(10, 2, 1),
+    "conv_sac": lambda: conv_sac.ReplayBuffer(20, (2, 1, 1), 1, frame_stack=2),
+}
+scripts = pytest.mark.parametrize("script", BUFFERS)
 
 
-@kinds
-def test_replay_memory_comes_back_exactly(kind, tmp_path):
-    replay = Replay(kind)
+@scripts
+def test_replay_memory_comes_back_exactly(script, tmp_path):
+    replay = Replay(script)
     for k in range(25):
         replay.add(k % 4)
         replay.save(tmp_path)
-        loaded = Replay.load(tmp_path, kind)
+        loaded = Replay.load(tmp_path, script)
         np.testing.assert_equal(loaded.content(), replay.content())
         loaded.clock = replay.clock
         if k % 3 == 0:  # as a resumed run does: it learns and saves on
             replay = loaded
 
 
-@kinds
-def test_what_is_stored_is_written_once_and_deleted_when_no_checkpoint_needs_it(kind, tmp_path):
-    replay, written = Replay(kind), {}
+@scripts
+def test_what_is_stored_is_written_once_and_deleted_when_no_checkpoint_needs_it(script, tmp_path):
+    replay, written = Replay(script), {}
     for _ in range(20):
         replay.add(3)
         replay.save(tmp_path)
@@ -228,47 +231,46 @@ def test_what_is_stored_is_written_once_and_deleted_when_no_checkpoint_needs_it(
             assert written.setdefault(name, when) == when
     numbers = [int(number) for name in sorted(written) for number in name[:-4].split("-")]
     assert numbers[1:-1:2] == numbers[2::2], "each file goes on where the one before ends"
-    assert (numbers[0], numbers[-1]) == (0, {"ring": 120, "episodes": 50}[kind])
+    assert (numbers[0], numbers[-1]) == (0, replay.buffer.num_added)
     replay.save(tmp_path)
     assert not (tmp_path / "replay" / ".half.npz.tmp").exists()
 
 
-@kinds
-def test_steps_from_the_future_of_a_checkpoint_are_not_read(kind, tmp_path):
-    replay = Replay(kind)
+@scripts
+def test_steps_from_the_future_of_a_checkpoint_are_not_read(script, tmp_path):
+    replay = Replay(script)
     for _ in range(12):
         replay.add(4)
         before = replay.content()
         replay.save(tmp_path)
     replay.add(4)
     replay.save(tmp_path, whole=False)  # killed before the checkpoint was written
-    np.testing.assert_equal(Replay.load(tmp_path, kind).content(), before)
+    np.testing.assert_equal(Replay.load(tmp_path, script).content(), before)
 
 
-@kinds
-def test_files_that_somebody_deleted_are_written_again(kind, tmp_path):
-    replay = Replay(kind)
+@scripts
+def test_files_that_somebody_deleted_are_written_again(script, tmp_path):
+    replay = Replay(script)
     replay.add(8)
     replay.save(tmp_path)
     shutil.rmtree(tmp_path / "replay")
     with pytest.raises(FileNotFoundError):
-        Replay.load(tmp_path, kind)
+        Replay.load(tmp_path, script)
     replay.add(1)
     replay.save(tmp_path)
-    np.testing.assert_equal(Replay.load(tmp_path, kind).content(), replay.content())
+    np.testing.assert_equal(Replay.load(tmp_path, script).content(), replay.content())
 
 
-@kinds
-def test_code_in_a_replay_file_is_refused_and_not_run(kind, tmp_path):
-    replay, data = Replay(kind), io.BytesIO()
+@scripts
+def test_code_in_a_replay_file_is_refused_and_not_run(script, tmp_path):
+    replay, data = Replay(script), io.BytesIO()
     attack = np.array([Attack(str(tmp_path / "pwned"))], object)
-    np.savez(data, obs=attack, **{"obs lengths": [1]})
+    np.savez(data, reward=attack)
     (tmp_path / "replay").mkdir()
     (tmp_path / "replay" / "a.npz").write_bytes(data.getvalue())
     files = [["a.npz", 0, 1, zlib.crc32(data.getvalue())]]
-    state = {"files": files, "end": 1, "size": 1} | ({"open": []} if kind == "episodes" else {})
     with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
-        ReplayFiles(tmp_path).load(replay.buffer, state)
+        ReplayFiles(tmp_path).load(replay.buffer, {"files": files, "end": 1})
     assert not (tmp_path / "pwned").exists()
 
 
@@ -277,10 +279,10 @@ def test_code_in_a_replay_file_is_refused_and_not_run(kind, tmp_path):
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_damage_gives_the_exact_state_or_a_clear_refusal(data, tmp_path):
-    folder, kind = tmp_path / "run", data.draw(st.sampled_from(["ring", "episodes"]))
+    folder, script = tmp_path / "run", data.draw(st.sampled_from(list(BUFFERS)))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    replay = Replay(kind)
+    replay = Replay(script)
     for _ in range(3):
         replay.add(5)
         replay.save(folder)
@@ -303,7 +305,7 @@ def test_damage_gives_the_exact_state_or_a_clear_refusal(data, tmp_path):
         content[position:position] = content[position : position + 50]
     path.write_bytes(content)
     try:
-        loaded = Replay.load(folder, kind)
+        loaded = Replay.load(folder, script)
     except (UserError, FileNotFoundError):
         return
     np.testing.assert_equal(loaded.content(), replay.content())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from gymnasium.wrappers import FrameStackObservation, ReshapeObservation
+from gymnasium.wrappers import FrameStackObservation, ReshapeObservation, TransformObservation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from script_runs import checkpoint, differences, progress, run, tiny, train
@@ -16,9 +16,10 @@ from torch.optim import SGD
 from toy_envs import register
 
 import conv_sac
-from common.envs import make_envs
-from common.errors import UserError
-from conv_sac import Agent, ReplayBuffer, channels_first, check_pixels, random_shift, update
+from common.envs import check_pixels, make_envs
+from common.replay_files import ReplayFiles
+from conv_sac import Agent, ReplayBuffer, random_shift, update
+from envs.wrappers import Pictures
 
 STACK = 3
 
@@ -45,8 +46,8 @@ class Noise(gym.Env):
         return self.np_random.integers(1, 256, self.observation_space.shape, np.uint8)
 
 
-def stacked(padding, render_mode=None):
-    return FrameStackObservation(Noise(), STACK, padding_type=padding)
+def stacked(padding, shape=(36, 40), render_mode=None):
+    return FrameStackObservation(Noise(shape), STACK, padding_type=padding)
 
 
 def stacked_in_channels(render_mode=None):
@@ -54,9 +55,22 @@ def stacked_in_channels(render_mode=None):
     return ReshapeObservation(env, (2 * STACK, 36, 40))
 
 
+def no_stack(render_mode=None):
+    """A wrapper around the stack draws a line that moves, in all frames."""
+    env = FrameStackObservation(Noise(), STACK)
+    return TransformObservation(env, mark, env.observation_space)
+
+
+def mark(obs):
+    obs[:, int(obs.sum()) % 36] = 0
+    return obs
+
+
 register("ZeroPadded-v0", stacked, 6, padding="zero")
 register("ResetPadded-v0", stacked, 6, padding="reset")
+register("Colours-v0", stacked, 6, padding="reset", shape=(36, 40, 3))
 register("TwoChannels-v0", stacked_in_channels, 6)
+register("NoStack-v0", no_stack, 6)
 for _name, _shape in {"First": (3, 36, 40), "Last": (36, 40, 3), "Grey": (36, 40)}.items():
     register(f"Noise{_name}-v0", Noise, 6, shape=_shape)
 
@@ -78,7 +92,7 @@ def make_agent(args, obs_shape=(3, 36, 40)):
 
 def make_batch(size=7, seed=0):
     rng = np.random.default_rng(seed)
-    obs, next_obs = rng.integers(0, 256, (2, size, 3, 36, 40), np.uint8)
+    obs, next_obs = rng.integers(0, 256, (2, size, 3, 1, 36, 40), np.uint8)
     action = rng.uniform(-1, 1, (size, 2)).astype(np.float32)
     reward = rng.normal(size=(size, 1)).astype(np.float32)
     terminated = (np.arange(size)[:, None] % 3 == 0).astype(np.float32)
@@ -124,15 +138,15 @@ def stable_baselines3(agent, args, batch):
     class Extractor(BaseFeaturesExtractor):
         def __init__(self, space):
             super().__init__(space, 50)
-            self.convs = nn.Sequential(
+            convs = nn.Sequential(
                 *(nn.Conv2d(3, 16, 6, 4), nn.ReLU(), nn.Conv2d(16, 16, 3, 2), nn.ReLU()),
                 *(nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten()),
             )
-            size = self.convs(torch.zeros(1, *space.shape)).shape[1]
-            self.head = nn.Sequential(nn.Linear(size, 50), nn.LayerNorm(50), nn.Tanh())
+            size = convs(torch.zeros(1, *space.shape)).shape[1]
+            self.net = nn.Sequential(convs, nn.Linear(size, 50), nn.LayerNorm(50), nn.Tanh())
 
         def forward(self, picture):
-            return self.head(self.convs(picture))
+            return self.net(picture)
 
     kwargs = {"net_arch": [16, 16], "features_extractor_class": Extractor}
     kwargs |= {"optimizer_class": torch.optim.SGD, "share_features_extractor": False}
@@ -148,11 +162,11 @@ def stable_baselines3(agent, args, batch):
         (model.critic, agent.critics),
         (model.critic_target, agent.critics_target),
     ):
-        critic.features_extractor.load_state_dict(ours.encoder.state_dict())
+        critic.features_extractor.net.load_state_dict(ours.encoder.state_dict())
         critic.qf0.load_state_dict(ours.qf1.state_dict())
         critic.qf1.load_state_dict(ours.qf2.state_dict())
     actor, ours = model.actor, agent.actor.net
-    actor.features_extractor.load_state_dict(agent.critics.encoder.state_dict())
+    actor.features_extractor.net.load_state_dict(agent.critics.encoder.state_dict())
     actor.latent_pi.load_state_dict(ours[:-1].state_dict())
     for layer, half in ((actor.mu, slice(0, 2)), (actor.log_std, slice(2, 4))):
         layer.load_state_dict({"weight": ours[-1].weight[half], "bias": ours[-1].bias[half]})
@@ -163,7 +177,8 @@ def stable_baselines3(agent, args, batch):
     actor.optimizer = torch.optim.SGD([p for layer in layers for p in layer.parameters()], 0.01)
     model.ent_coef_optimizer = torch.optim.SGD([model.log_ent_coef], 0.01)
     obs, action, reward, next_obs, terminated, discount = batch
-    sample = ReplayBufferSamples(obs, action, next_obs, terminated, reward, discount)
+    pictures = obs.flatten(1, 2), next_obs.flatten(1, 2)
+    sample = ReplayBufferSamples(pictures[0], action, pictures[1], terminated, reward, discount)
     model.replay_buffer.sample = lambda *args, **kwargs: sample
     gradients = gradients_at_step(model.critic.optimizer, model.critic)
     model.train(gradient_steps=1, batch_size=len(obs))
@@ -200,7 +215,7 @@ def test_one_update_without_shifts_is_that_of_stable_baselines3(fixed_noise):
     for ours, theirs in names.items():
         assert losses[ours].item() == pytest.approx(logged[f"train/{theirs}"], abs=1e-5), ours
     for name, gradient in gradients.items():
-        name = name.replace("encoder", "features_extractor")
+        name = name.replace("encoder", "features_extractor.net")
         name = name.replace("qf1", "qf0").replace("qf2", "qf1")
         torch.testing.assert_close(gradient, their_gradients.pop(name), atol=1e-5, rtol=1e-5)
     assert their_gradients == {}  # the same parameters got gradients
@@ -251,7 +266,7 @@ def test_targets_come_from_the_target_encoder():
     for broken in (False, True):
         agent = make_agent(args)
         if broken:
-            nn.init.zeros_(agent.critics_target.encoder.head[0].weight)
+            nn.init.zeros_(agent.critics_target.encoder[1].weight)
         batch = obs, action, reward, next_obs, 0 * terminated, discount
         losses.append(update(agent, with_sgd(agent), batch, args)["qf_loss"].item())
     assert losses[0] != losses[1]
@@ -261,81 +276,134 @@ def test_targets_come_from_the_target_encoder():
 
 
 def frame(number):
-    return np.array([[[number % 256, number // 256]]], np.uint8)  # (C, H, W) = (1, 1, 2)
+    return np.array([[number % 256, number // 256]], np.uint8)  # (H, W) = (1, 2)
 
 
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+class Steps:
+    """A plain list of all steps, and the frames that a ring of `capacity` rows holds of them.
+
+    Frames and actions are numbers that tell each step from all others.
+    """
+
+    def __init__(self, capacity, frame_stack, num_envs, repeat_first):
+        self.buffer = ReplayBuffer(capacity, (frame_stack, 1, 2), 1, frame_stack)
+        self.frame_stack, self.num_envs, self.repeat_first = frame_stack, num_envs, repeat_first
+        self.num_rows, self.begins = 0, True
+        self.stacks = [None] * num_envs
+        self.steps = []  # dicts, a list of one for each environment at each time
+
+    def add(self, ends):
+        """One step of each environment. ends: "", "terminated" or "truncated" for each."""
+        if self.begins:
+            self.num_rows += self.frame_stack * self.num_envs
+        now = []
+        for env, end in enumerate(ends):
+            number = self.num_envs * len(self.steps) + env + 1
+            if self.stacks[env] is None:
+                first = frame(10 * number)
+                padding = [first if self.repeat_first else 0 * first] * (self.frame_stack - 1)
+                self.stacks[env] = np.stack([*padding, first])
+            step = {"number": number, "obs": self.stacks[env], "end": end}
+            step["next_obs"] = np.stack([*self.stacks[env], frame(10 * number + 1)])[1:]
+            step["first_row"] = self.num_rows + env - self.frame_stack * self.num_envs
+            now.append(step)
+            self.stacks[env] = None if end else step["next_obs"]
+        self.num_rows += self.num_envs
+        self.begins = any(ends)
+        self.steps.append(now)
+        obs, next_obs, number = (
+            np.array([step[name] for step in now]) for name in ("obs", "next_obs", "number")
+        )
+        flags = (np.array([end == x for end in ends]) for x in ("terminated", "truncated"))
+        self.buffer.add(obs, np.float32(number[:, None]), -number, next_obs, *flags)
+
+    def expected(self, n_step, gamma):
+        """What can be drawn: number -> obs, sum of rewards, next_obs, terminated, discount."""
+        oldest, found = self.num_rows - self.buffer.capacity, {}
+        for t, now in enumerate(self.steps):
+            for env, step in enumerate(now):
+                if step["first_row"] < oldest:
+                    continue  # a frame of its observation has been overwritten
+                total, discount = 0, 1
+                for later in self.steps[t : t + n_step]:
+                    total -= discount * later[env]["number"]
+                    discount *= gamma
+                    if any(x["end"] for x in later):
+                        break
+                end = later[env]
+                found[step["number"]] = (
+                    *(step["obs"], total, end["next_obs"], end["end"] == "terminated", discount),
+                )
+        return found
+
+
+@settings(max_examples=80, deadline=None)
 @given(
-    capacity=st.integers(2, 25),
+    more=st.integers(0, 60),
     frame_stack=st.integers(1, 4),
     repeat_first=st.booleans(),
     ends=st.lists(
         st.lists(st.sampled_from(["", "", "", "terminated", "truncated"]), min_size=3, max_size=3),
         min_size=1,
-        max_size=70,
+        max_size=60,
     ),
     num_envs=st.integers(1, 3),
     n_step=st.integers(1, 4),
 )
 def test_every_stack_is_rebuilt_as_it_was_seen(
-    capacity, frame_stack, repeat_first, ends, num_envs, n_step
+    more, frame_stack, repeat_first, ends, num_envs, n_step
 ):
-    shape = (frame_stack, 1, 2)
-    buffer = ReplayBuffer(capacity, shape, 1, num_envs, frame_stack)
-    seen, number = {}, 0  # number of a step -> what it was
-    stacks, episodes = [None] * num_envs, [[] for _ in range(num_envs)]
-    finished = []  # episodes as lists of step numbers
+    capacity = (frame_stack + 1) * num_envs + more  # the smallest that `check_pixels` lets pass
+    steps = Steps(capacity, frame_stack, num_envs, repeat_first)
     for end in ends:
-        step = []
-        for env in range(num_envs):
-            number += 1
-            if stacks[env] is None:
-                first = frame(10 * number) if repeat_first else frame(0)
-                stacks[env] = np.concatenate([first] * (frame_stack - 1) + [frame(10 * number)])
-            next_stack = np.concatenate([stacks[env], frame(10 * number + 1)])[1:]
-            flags = end[env] == "terminated", end[env] == "truncated"
-            step.append((stacks[env], [number], -number, next_stack, *flags))
-            seen[number] = stacks[env], next_stack, *flags
-            episodes[env].append(number)
-            if any(flags):
-                finished.append(episodes[env])
-                episodes[env] = []
-            stacks[env] = None if any(flags) else next_stack
-        obs, action, *others = (np.array(x) for x in zip(*step, strict=True))
-        buffer.add(obs, action.astype(np.float32), *others)
-
-    while sum(map(len, finished)) > capacity and len(finished) > 1:
-        del finished[0]
-    if not finished:
-        return
-    batch = buffer.sample(3000, n_step, 0.5, np.random.default_rng(0))
+        steps.add(end[:num_envs])
+    batch = steps.buffer.sample(1000, n_step, 0.5, np.random.default_rng(0))
     assert batch[0].dtype == batch[3].dtype == torch.uint8
     assert {x.dtype for x in (batch[1], batch[2], *batch[4:])} == {torch.float32}
-    drawn = set()
+    expected = steps.expected(n_step, 0.5)
     for obs, action, reward, next_obs, terminated, discount in zip(*batch, strict=True):
-        k = last = int(action)
-        total, discounts = -k, 0.5
-        for _ in range(n_step - 1):
-            if any(seen[last][-2:]):
-                break
-            last += num_envs
-            total, discounts = total - discounts * last, discounts / 2
-        assert np.array_equal(obs, seen[k][0])
-        assert np.array_equal(next_obs, seen[last][1])
-        assert (reward.item(), discount.item()) == (total, discounts)
-        assert terminated.item() == seen[last][2]
-        drawn.add(k)
-    assert drawn == {k for episode in finished for k in episode}
+        its_obs, its_reward, its_next_obs, its_terminated, its_discount = expected[int(action)]
+        assert np.array_equal(obs[:, 0], its_obs)
+        assert np.array_equal(next_obs[:, 0], its_next_obs)
+        assert (reward.item(), discount.item()) == (its_reward, its_discount)
+        assert terminated.item() == its_terminated
+    assert {int(action) for action in batch[1]} == set(expected)
 
 
-@pytest.mark.parametrize("env_id", ["ZeroPadded-v0", "ResetPadded-v0", "TwoChannels-v0"])
+@pytest.mark.parametrize("more", [0, 7, 60])  # steps: nothing new, some rows, all rows anew
+def test_a_buffer_restored_from_its_files_gives_the_same_batches_then_and_later(more, tmp_path):
+    rng, files = np.random.default_rng(0), ReplayFiles(tmp_path)
+    one = Steps(50, STACK, 2, repeat_first=True)
+    two = Steps(50, STACK, 2, repeat_first=True)
+
+    def play(which, count):
+        for _ in range(count):
+            ends = rng.choice(["", "", "", "", "terminated", "truncated"], 2)
+            for steps in which:
+                steps.add(ends)
+
+    play([one], 33)
+    files.save(one.buffer)
+    play([one], more)
+    ReplayFiles(tmp_path).load(two.buffer, files.save(one.buffer))
+    two.steps, two.stacks = one.steps.copy(), one.stacks.copy()
+    for _ in range(20):
+        play([one, two], 1)
+        ours, theirs = (x.buffer.sample(50, 3, 0.9, np.random.default_rng(1)) for x in (one, two))
+        for a, b in zip(ours, theirs, strict=True):
+            assert torch.equal(a, b)
+
+
+STACKED = ["ZeroPadded-v0", "ResetPadded-v0", "Colours-v0", "TwoChannels-v0"]
+
+
+@pytest.mark.parametrize("env_id", STACKED)
 def test_replay_gives_back_what_the_environments_showed(env_id):
     args, rng = make_args("--env-id", env_id), np.random.default_rng(0)
     envs = make_envs(args, 2, seed=3)
-    obs_shape, action_dim = check_pixels(envs, args)
-    assert args.frame_stack == STACK
-    buffer = ReplayBuffer(500, obs_shape, action_dim, 2, args.frame_stack)
+    obs_shape, action_dim, frame_stack = check_pixels(envs, args)
+    assert frame_stack == STACK
+    buffer = ReplayBuffer(1000, obs_shape, action_dim, frame_stack)
     seen = {}
     obs, _ = envs.reset()
     for _ in range(100):
@@ -348,41 +416,27 @@ def test_replay_gives_back_what_the_environments_showed(env_id):
     drawn = set()
     for obs, action, _, next_obs, *_ in zip(*buffer.sample(3000, 1, 0.99, rng), strict=True):
         drawn.add(action.numpy().tobytes())
-        assert np.array_equal([obs, next_obs], seen[action.numpy().tobytes()])
-    under_way = sum(len(episode["reward"]) for episode in buffer.open)
-    assert drawn < set(seen)
-    assert len(drawn) == len(seen) - under_way
+        pair = [x.flatten(0, 1).numpy() for x in (obs, next_obs)]
+        assert np.array_equal(pair, seen[action.numpy().tobytes()])
+    assert drawn == set(seen)
 
 
 def test_steps_are_drawn_uniformly():
-    buffer, rng = ReplayBuffer(30, (1, 1, 2), 1, 1, 1), np.random.default_rng(0)
+    steps = Steps(120, 2, 2, repeat_first=False)
     for k in range(60):  # the oldest leave; episodes of 1 to 7 steps
-        action, ended = np.float32([[k]]), np.array([k % 7 == 0 or k % 5 == 0])
-        buffer.add(frame(k)[None], action, np.zeros(1), frame(k)[None], ended, ended)
-    drawn = buffer.sample(20_000, 1, 0.99, rng)[1].numpy().ravel()
+        steps.add(["terminated" if k % 7 == 0 else "", "truncated" if k % 5 == 0 else ""])
+    drawn = steps.buffer.sample(20_000, 1, 0.99, np.random.default_rng(0))[1].numpy().ravel()
     _, counts = np.unique(drawn, return_counts=True)
-    assert len(counts) > 20
-    assert np.abs(counts * len(counts) / 20_000 - 1).max() < 0.15  # 4.3 standard deviations
+    assert len(counts) == len(steps.expected(1, 0.99)) > 50
+    assert np.abs(counts * len(counts) / 20_000 - 1).max() < 0.25  # 4.5 standard deviations
 
 
 @pytest.mark.parametrize(("channels", "gigabytes"), [(1, 0.75), (3, 2.2)])
-def test_100_000_steps_fit_and_the_size_said_is_the_size_taken(channels, gigabytes):
-    shape, length = (3 * channels, 84, 84), 50
-    assert ReplayBuffer(100_000, shape, 2, 1, 3).num_bytes <= gigabytes * 1e9
-    buffer = ReplayBuffer(length, shape, 2, 1, 3)
-    obs, zero = np.zeros((1, *shape), np.uint8), np.zeros(1)
-    for t in range(length):
-        buffer.add(obs, np.zeros((1, 2), np.float32), zero, obs, zero, [t == length - 1])
-    taken = sum(array.nbytes for array in buffer.episodes[0].values())
-    assert buffer.num_bytes == taken - 3 * channels * 84 * 84  # but for the first stack
-
-
-def test_a_buffer_that_cannot_fit_is_refused(tmp_path):
-    argv = tiny("conv_sac", "--buffer-size", "1e10", env=HERE + "NoiseFirst-v0")
-    ended = run("conv_sac", argv, tmp_path)
-    assert ended.code == 2
-    assert "--buffer-size 10000000000 needs" in ended.err
-    assert not (tmp_path / "runs").exists()
+def test_100_000_steps_take_little_more_than_their_frames(channels, gigabytes):
+    buffer = ReplayBuffer(100_000, (3 * channels, 84, 84), 2, 3)
+    assert buffer.frame[0].shape == (channels, 84, 84)
+    assert buffer.num_bytes <= gigabytes * 1e9
+    assert buffer.num_bytes < 1.01 * 100_000 * channels * 84 * 84
 
 
 # ---- Random shifts ----
@@ -406,7 +460,7 @@ def test_shifts_are_uniform_and_alike_for_all_frames_of_a_stack(pad):
     picture = np.random.default_rng(0).integers(0, 256, (3, 12, 15), np.uint8)
     known = crops(picture, pad)
     assert len(known) == n // 100
-    obs = torch.from_numpy(picture).repeat(n, 1, 1, 1)
+    obs = torch.from_numpy(picture)[:, None].repeat(n, 1, 1, 1, 1)
     counts = dict.fromkeys(known.values(), 0)
     for shifted in random_shift(obs, pad).numpy():
         counts[known[shifted.astype(np.uint8).tobytes()]] += 1  # KeyError: no common shift
@@ -415,7 +469,7 @@ def test_shifts_are_uniform_and_alike_for_all_frames_of_a_stack(pad):
 
 def test_no_shift_with_a_pad_of_zero():
     obs = make_batch()[0]
-    assert torch.equal(random_shift(obs, 0), obs.float())
+    assert torch.equal(random_shift(obs, 0), obs.flatten(1, 2).float())
 
 
 def shifts_seen(args, obs):
@@ -427,7 +481,7 @@ def shifts_seen(args, obs):
     return [
         [
             crops(picture, args.shift_pad)[shifted.numpy().astype(np.uint8).tobytes()]
-            for picture, shifted in zip(obs.numpy(), pictures, strict=True)
+            for picture, shifted in zip(obs.flatten(1, 2).numpy(), pictures, strict=True)
         ]
         for pictures in inputs
     ]
@@ -460,30 +514,26 @@ def test_without_shifts_the_encoder_sees_the_pictures_themselves():
     ],
 )
 def test_pictures_are_brought_to_channels_height_width(shape, expected):
-    obs = torch.zeros(5, *shape, dtype=torch.uint8)
-    assert channels_first(obs).shape == (5, *expected)
+    env = Pictures(Noise(shape))
+    assert env.observation_space == Box(0, 255, expected, np.uint8)
+    assert env.reset()[0].shape == env.step(np.zeros(2))[0].shape == expected
+    assert env.frame_stack == 1  # none that is known
 
 
 def test_newest_frame_stays_last_with_channels_last():
-    frames = torch.randint(256, (1, 4, 84, 64, 3))
-    assert torch.equal(channels_first(frames)[0, -3:], frames[0, -1].permute(2, 0, 1))
+    env = Pictures(stacked("reset", (36, 40, 3)))
+    assert env.frame_stack == STACK
+    env.reset(seed=0)
+    obs = env.step(np.zeros(2))[0]
+    frames = env.get_wrapper_attr("obs_queue")  # of FrameStackObservation
+    assert np.array_equal(obs[-3:], frames[-1].transpose(2, 0, 1))
+    assert np.array_equal(obs[:3], frames[0].transpose(2, 0, 1))
 
 
-def test_channels_first_or_last_get_the_same_action():
-    args, pictures = make_args(), make_batch()[0].numpy()
-    first, last = make_agent(args), make_agent(args, (36, 40, 3))
-    expected, _ = first.act(pictures, deterministic=True)
-    assert expected.shape == (7, 2)
-    action, _ = last.act(pictures.transpose(0, 2, 3, 1), deterministic=True)
-    np.testing.assert_allclose(action, expected, atol=1e-6)
-
-
-def test_the_original_encoder_has_the_published_size():
-    agent = make_agent(make_args("--encoder", "original"), (3, 84, 84))
-    convs = [layer for layer in agent.critics.encoder.convs if isinstance(layer, nn.Conv2d)]
-    assert [layer.stride for layer in convs] == [(2, 2), (1, 1), (1, 1), (1, 1)]
-    assert {layer.kernel_size for layer in convs} == {(3, 3)}
-    assert agent.critics.encoder.head[0].weight.shape == (50, 39_200)
+def test_a_stack_of_which_something_else_was_made_counts_as_one_frame():
+    env = FrameStackObservation(Noise(), STACK)
+    one = Box(0, 255, (36, 40), np.uint8)
+    assert Pictures(TransformObservation(env, lambda obs: obs.max(axis=0), one)).frame_stack == 1
 
 
 @pytest.mark.parametrize("env_id", ["NoiseFirst-v0", "NoiseLast-v0", "NoiseGrey-v0"])
@@ -518,7 +568,7 @@ def test_a_run_of_stacks_that_is_cut_and_resumed_is_the_whole_run(num_envs, tmp_
     ("env_id", "more", "words"),
     [
         ("toy_envs:Toy-v0", [], "try sac.py"),
-        (HERE + "NoiseFirst-v0", ["--frame-stack", 2], "--frame-stack 2"),
+        (HERE + "ZeroPadded-v0", ["--buffer-size", 7, "--num-envs", 2], "at least 8 are needed"),
     ],
 )
 def test_what_it_cannot_learn_from_is_refused_in_one_line(env_id, more, words, tmp_path):
@@ -530,23 +580,19 @@ def test_what_it_cannot_learn_from_is_refused_in_one_line(env_id, more, words, t
 
 
 def test_frames_that_are_no_stack_are_refused_in_one_line(tmp_path):
-    argv = tiny("conv_sac", "--frame-stack", 3, env=HERE + "NoiseFirst-v0")
-    ended = run("conv_sac", argv, tmp_path)
+    ended = run("conv_sac", tiny("conv_sac", env=HERE + "NoStack-v0"), tmp_path)
     assert ended.code == 2
-    assert "no stacks of frames; try --frame-stack 1" in ended.err.splitlines()[-1]
+    assert "NoStack-v0: observations are no stacks of frames; put" in ended.err.splitlines()[-1]
     assert "Traceback" not in ended.err
+
+
+def test_the_smallest_memory_that_is_not_refused_is_large_enough(tmp_path):
+    argv = ["--buffer-size", 8, "--num-envs", 2, "--learning-starts", 1]
+    folder = train("conv_sac", tiny("conv_sac", *argv, env=HERE + "ZeroPadded-v0"), tmp_path)
+    assert int(progress(folder)[-1]["num_updates"]) > 0
 
 
 def test_sac_points_from_pictures_to_conv_sac(tmp_path):
     ended = run("sac", tiny("sac", env=HERE + "NoiseFirst-v0"), tmp_path)
     assert ended.code == 2
     assert "pictures are for conv_sac.py" in ended.err
-
-
-def test_what_stops_being_a_stack_later_is_noticed():
-    buffer = ReplayBuffer(20, (2, 1, 2), 1, 1, 2)
-    frames = np.concatenate([frame(k) for k in range(5)])
-    step = {"action": np.zeros((1, 1)), "reward": [0], "terminated": [False], "truncated": [False]}
-    buffer.add(obs=frames[None, :2], next_obs=frames[None, 1:3], **step)
-    with pytest.raises(UserError, match="no stacks"):
-        buffer.add(obs=frames[None, 1:3], next_obs=frames[None, 3:5], **step)

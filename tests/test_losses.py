@@ -18,7 +18,7 @@ import sac
 
 FEED_FORWARD = ["ddpg", "td3", "sac"]
 DETERMINISTIC = ["ddpg", "td3", "rdpg", "rtd3"]
-PICTURE = (36, 36)
+PICTURE = (1, 36, 36)
 B, OBS_DIM, ACTION_DIM = 64, 5, 2
 
 

@@ -25,6 +25,7 @@ SHARED = [
     ("Actor", ["ddpg", "td3"]),
     ("Actor", ["sac", "conv_sac"]),
     ("Actor", ["rdpg", "rtd3"]),
+    ("Critics", ["sac", "conv_sac"]),
     ("actor_loss", ["ddpg", "rdpg"]),
     ("actor_loss", ["td3", "rtd3"]),
     ("actor_loss", WITH_ENTROPY),
@@ -43,7 +44,7 @@ BUDGETS = {
     ("td3", "rtd3"): 0.35,
     ("sac", "rsac"): 0.35,
     ("rsac", "rsac_sharing"): 0.12,
-    ("sac", "conv_sac"): 0.50,
+    ("sac", "conv_sac"): 0.35,
 }
 MOST_ARGUMENTS = dict.fromkeys(FEED_FORWARD, 25) | dict.fromkeys(RECURRENT, 32) | {"conv_sac": 30}
 # Parts of `main`, from the line with the first text up to the one with the second.
