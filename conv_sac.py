@@ -192,7 +192,7 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """Two estimates of the return after `action`: they err differently; the lower is trusted."""
+    """Two estimates of the return after `action`; their errors differ, and the lower one counts."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
