@@ -141,9 +141,9 @@ class ReplayBuffer:
 
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
-    for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
-        input_dim = hidden_dim
+    for dim in hidden_dims:
+        layers += [nn.Linear(input_dim, dim), nn.ReLU(inplace=True)]
+        input_dim = dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
 
@@ -156,7 +156,7 @@ class Encoder(nn.Sequential):
         # The paper has (32, 3, 2) and three of (32, 3, 1). An early large stride and few channels
         # leave 1 of its 41 million multiplications for each stack of pictures.
         for channels, kernel, stride in [(16, 6, 4), (16, 3, 2), (16, 3, 1)]:
-            layers += [nn.Conv2d(input_dim, channels, kernel, stride), nn.ReLU()]
+            layers += [nn.Conv2d(input_dim, channels, kernel, stride), nn.ReLU(inplace=True)]
             input_dim = channels
         convs = nn.Sequential(*layers, nn.Flatten())
         linear = nn.Linear(convs(torch.zeros(1, *obs_shape)).shape[1], args.feat_dim)

@@ -100,9 +100,9 @@ class ReplayBuffer:
 
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
-    for hidden_dim in hidden_dims:
-        layers += [nn.Linear(input_dim, hidden_dim), nn.ReLU()]
-        input_dim = hidden_dim
+    for dim in hidden_dims:
+        layers += [nn.Linear(input_dim, dim), nn.ReLU(inplace=True)]
+        input_dim = dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
 

@@ -132,10 +132,10 @@ class ReplayBuffer:
 
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
-    for hidden_dim in hidden_dims:
+    for dim in hidden_dims:
         # LayerNorm bounds the values where replay has no data (arXiv:2302.02948).
-        layers += [nn.Linear(input_dim, hidden_dim), nn.LayerNorm(hidden_dim), nn.ReLU()]
-        input_dim = hidden_dim
+        layers += [nn.Linear(input_dim, dim), nn.LayerNorm(dim), nn.ReLU(inplace=True)]
+        input_dim = dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
 
 
