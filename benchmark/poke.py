@@ -199,7 +199,7 @@ def main(args):
     page["returns"] = []
     for way, options in ways.items():
         mean = np.mean(play(agent, envs, seeds, **options)[0])
-        page["returns"].append([way, round(float(mean))])
+        page["returns"].append([way, float(f"{mean:.3g}")])
         name = {ALL: "all", TOLD: "told"}.get(way, f"{way} frames")
         print(f"memory {name}  return_mean {mean:.6g}", flush=True)
     envs.close()

@@ -14,7 +14,7 @@ from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 812}
-TICKS = "([play, count]) => { for (let k = 0; k < count; k++) play.tick(); }"
+TICKS = "([shown, n]) => shown.forEach((play) => { for (let k = 0; k < n; k++) play.tick(); })"
 
 
 def parse_args(argv=None):
@@ -48,20 +48,23 @@ def main(args):
             # Less motion: the page waits, so that the pictures do not depend on the clock.
             page = browser.new_page(reduced_motion="reduce", **options)
             page.goto(args.page.resolve().as_uri())
-            play = page.evaluate_handle("poke.shown[0]")
+            shown = page.evaluate_handle("poke.shown")
 
-            def step(count, name, page=page, play=play, look=look):
-                page.evaluate(TICKS, [play, count])
-                page.get_by_role("button", name="Step", exact=True).first.click()
+            def step(count, name, page=page, shown=shown, look=look):
+                page.evaluate(TICKS, [shown, count])
+                for button in page.get_by_role("button", name="Step", exact=True).all():
+                    button.click()
                 path = args.out / f"poke-{look}-{name}.png"
                 page.screenshot(path=path, full_page=True, timeout=0)
                 print(path)
 
             step(args.steps, "before")
-            for _ in range(3):
-                page.get_by_role("button", name="Push ↺").click()
+            for name in ("Push ↺", "Target ↑"):
+                for button in 3 * page.get_by_role("button", name=name).all():
+                    button.click()
             step(10, "pushed")
-            page.get_by_label("At each step its memory holds").first.select_option("1")
+            for choice in page.get_by_label("At each step its memory holds").all():
+                choice.select_option("1")
             step(60, "wiped")
             page.close()
         browser.close()
