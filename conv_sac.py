@@ -89,7 +89,7 @@ class ReplayBuffer:
         self.reward = np.zeros((capacity, 1), np.float32)
         self.terminated = np.zeros((capacity, 1), np.float32)
         self.ended = np.ones(capacity, bool)  # terminated or truncated, in any environment
-        # Counts the rows of an environment and leaps ahead at each new beginning: none lies between
+        # Counts the rows of an environment and jumps ahead at each new beginning: none lies between
         # two rows if and only if their places differ by as much as their times.
         self.place = np.zeros(capacity, np.int64)
         self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
