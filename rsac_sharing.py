@@ -111,11 +111,11 @@ class ReplayBuffer:
         rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
         offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + offset * self.num_envs) % self.capacity  # (B, K + T)
-        # Those that belong to the episode of the drawn step: row b, column t.
-        b, t = np.nonzero(self.place[around] == self.place[rows, None] + offset)
+        inside = self.place[around] == self.place[rows, None] + offset  # the drawn step's episode
+        b, t = np.nonzero(inside)
         rows = around[b, t]
         learned = t >= context  # the context has no loss
-        t -= t.min()  # cut off padding that all sequences share
+        t -= inside.argmax(axis=1)[b]  # all sequences begin at t = 0, padding comes after them
 
         obs = np.zeros((batch_size, t.max() + 2, self.obs.shape[1]), np.float32)
         obs[b, t] = self.obs[rows]
@@ -139,17 +139,15 @@ def mlp(input_dim, hidden_dims, output_dim):
 
 
 class Memory(nn.LSTM):
-    """Summarizes all steps so far: obs is [observation | previous action | 1], 0 on padding."""
+    """Summarizes all steps so far; obs is [observation | previous action]."""
 
     def __init__(self, obs_dim, args):
-        # Without biases a state of 0 stays 0 while the input is 0, so padding before an episode
-        # changes nothing. The input that is 1 on real steps takes the place of the biases.
-        super().__init__(obs_dim, args.rnn_dim, batch_first=True, bias=False)
-        weight = nn.init.uniform_(self.weight_ih_l0.data, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
+        super().__init__(obs_dim, args.rnn_dim, batch_first=True)
+        nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
         # the second gate keeps the state, the first one lets the input in.
         keep = torch.linspace(-3, 1, args.rnn_dim).clamp(min=0) * np.log(100)
-        weight[:, -1] = torch.cat([-keep, keep, torch.zeros(len(weight) - 2 * args.rnn_dim)])
+        self.bias_ih_l0.data = torch.cat([-keep, keep, torch.zeros(2 * args.rnn_dim)])
 
     def forward(self, obs, hidden=None):
         """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it"""
@@ -361,7 +359,7 @@ def main(args):
             # would saturate the gates; beside large rewards an alpha of 1 would do nothing.
             if num_updates == 0:
                 agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
-                agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))
+                agent.reward_scale.copy_(batch[2].abs().amax().clamp(min=0.1))
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 

@@ -178,11 +178,10 @@ MEMORY_INPUTS = ("obs", "obs-action", "obs-action-reward")
 
 
 class RnnInput(gym.Wrapper):
-    """What a recurrent network reads at each step: [observation | previous action | reward | 1].
+    """What a recurrent network reads at each step: [observation | previous action | reward].
 
     memory_input: one of MEMORY_INPUTS; which of the previous action and its reward are there. Both
-    are 0 at the first step of an episode. The 1 is 0 on padding in a batch of sequences, and so
-    tells real steps from padding, where a network without biases stays silent.
+    are 0 at the first step of an episode.
     """
 
     def __init__(self, env, memory_input):
@@ -195,7 +194,7 @@ class RnnInput(gym.Wrapper):
             low, high = [*low, action.low], [*high, action.high]
         if self.with_reward:
             low, high = [*low, [-np.inf]], [*high, [np.inf]]
-        low, high = np.concatenate([*low, [1]]), np.concatenate([*high, [1]])
+        low, high = np.concatenate(low), np.concatenate(high)
         self.observation_space = Box(low.astype(np.float32), high.astype(np.float32))
 
     def reset(self, *, seed=None, options=None):
@@ -214,7 +213,7 @@ class RnnInput(gym.Wrapper):
             parts.append(action)
         if self.with_reward:
             parts.append([reward])
-        return np.concatenate([*parts, [1]], dtype=np.float32)
+        return np.concatenate(parts, dtype=np.float32)
 
 
 class Pictures(gym.Wrapper):
