@@ -5,7 +5,8 @@
 
 Each finished run in the folders is tested once on 100 fresh episodes (--evaluate) and its curve is
 copied. In benchmark/results: scoreboard.csv, a row for each run; provenance.csv, where each comes
-from; curves/; scoreboard.png, the figure. The table is written into README.md and docs/results.md.
+from; curves/; scoreboard.png, the figure. Tables are written into README.md, docs/index.md and
+docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, or a controller of
 benchmark.baselines. The bound is sac.py on the full state; for push-r-bump, where that learns
@@ -212,14 +213,18 @@ def table(lines):
 
 
 def headline(lines):
-    """Markdown for the README: what the scripts of SHOWN reach on each task."""
-    head = ["task", "without memory", "script", "each seed", "full state", "solved", "steps"]
-    names = ("floor", "script", "finals", "bound", "solved", "steps")
+    """Markdown for README and home page: what the scripts of SHOWN reach, one line a task."""
+    head = ["task", "without memory", *(f"`{name}.py`" for name in SHOWN), "full state", "minutes"]
+    known = {(line["env_id"], line["algorithm"]): line for line in lines}
     rows = []
-    for line in lines:
-        if line["algorithm"] in SHOWN:
-            its = cells(line) | {"script": f"`{line['algorithm']}`"}
-            rows.append([f"`{line['env_id']}`", *(its[name] for name in names)])
+    for env_id in TASKS:
+        its = [known[env_id, name] for name in SHOWN if (env_id, name) in known]
+        if its:
+            values = [known.get((env_id, name)) for name in SHOWN]
+            values = ["-" if line is None else cells(line)["finals"] for line in values]
+            minutes = f"{max(line['minutes'] for line in its):.0f}"
+            words = [cells(its[0])["floor"], *values, cells(its[0])["bound"], minutes]
+            rows.append([f"`{env_id}`", *words])
     return markdown(head, rows)
 
 
@@ -296,6 +301,7 @@ def main(args):
     draw(lines, rows, args.out)
     if args.out == RESULTS:
         fill(ROOT / "README.md", headline(lines))
+        fill(ROOT / "docs" / "index.md", headline(lines))
         fill(ROOT / "docs" / "results.md", table(lines))
     print(table(lines))
 

@@ -1,7 +1,7 @@
 """Draws the diagrams of the documentation as SVG files:  python docs/diagrams.py
 
 Architecture of each algorithm, the map of the family, partial observability on the pendulum, how
-memory and replay go together, and the curves in benchmark/results/bugs. The same code and the same
+memory and replay go together, and curves of benchmark/results. The same code and the same
 Matplotlib give the same bytes, and a test compares them with what is committed.
 """
 
@@ -456,10 +456,55 @@ def resume():
     return figure
 
 
-# ---- Learning curves with a bug and without ----
+# ---- Learning curves ----
 
-CURVES = Path(__file__).parents[1] / "benchmark" / "results" / "bugs"
+RESULTS = Path(__file__).parents[1] / "benchmark" / "results"
+CURVES = RESULTS / "bugs"
 BUGS = {path.stem.split("-bug-")[1].split("__")[0] for path in CURVES.glob("*-bug-*.csv")}
+
+
+def choice(names, env_ids):
+    """Evaluation returns of some scripts, {script: (text, color)}, one line for each seed and one
+    panel for each task, from results/memory and, for scripts of the scoreboard, results/curves."""
+    size = (0.3 + 3.4 * len(env_ids), 2.4)
+    figure, (row,) = plt.subplots(
+        1, len(env_ids), figsize=size, layout="constrained", squeeze=False
+    )
+    for ax, env_id in zip(row, env_ids, strict=True):
+        for name, (_, color) in names.items():
+            paths = sorted(RESULTS.glob(f"[cm]*/{env_id}__{name}__*.csv"))
+            assert paths, f"no curves of {name} on {env_id}"
+            for path in paths:
+                curve = read_curve(path)
+                ax.plot(curve["global_step"], curve["eval_return_mean"], color=color, lw=1)
+        ax.set_title(env_id, size=9, loc="left")
+        ax.set_xlabel("env steps", size=9)
+        ax.tick_params(labelsize=8)
+    row[0].set_ylabel("evaluation return", size=9)
+    handles = [plt.Line2D([], [], color=color, label=text) for text, color in names.values()]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False
+    )
+    return figure
+
+
+ALONE = ("pendulum-va-v0",)
+CHOICES = {
+    "start_times": ({"rsac": ("rsac.py", BLUE), "rsac-aligned": ("all at one time", RED)}, ALONE),
+    "gradient": (
+        {"rsac": ("rsac.py", BLUE), "rsac-bug-no-gradient": ("context without gradient", RED)},
+        ALONE,
+    ),
+    "layernorm": ({"rsac": ("rsac.py", BLUE), "rsac-no-layernorm": ("no LayerNorm", RED)}, ALONE),
+    "who_trains": (
+        {
+            "rsac": ("rsac.py", BLUE),
+            "rsac_sharing-both-losses": ("one memory, trained by both losses", GREY),
+            "rsac_sharing": ("rsac_sharing.py", RED),
+        },
+        ("pendulum-va-v0", "dmc-cartpole-swingup-va-v0"),
+    ),
+}
 
 
 def bug(name):
@@ -500,6 +545,7 @@ FIGURES = {
     "memory_units": units,
     "memory_owners": owners,
     "resume": resume,
+    **{f"choice_{name}": lambda its=its: choice(*its) for name, its in CHOICES.items()},
     **{f"bug_{name}": lambda name=name: bug(name) for name in sorted(BUGS)},
 }
 

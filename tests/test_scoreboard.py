@@ -91,3 +91,4 @@ def test_the_tables_of_the_pages_are_those_of_the_data():
     lines = scoreboard.summary(rows, controllers)
     assert scoreboard.table(lines) in (ROOT / "docs" / "results.md").read_text()
     assert scoreboard.headline(lines) in (ROOT / "README.md").read_text()
+    assert scoreboard.headline(lines) in (ROOT / "docs" / "index.md").read_text()
