@@ -4,7 +4,7 @@
 
 The episode is the first that `--evaluate runs/NAME --seed 2` plays. Observation and action are
 drawn as lines, the hidden state of the memory as a map, one row for each of its numbers; what a
-recurrent script observes ends with its previous action and a 1.
+recurrent script observes ends with its previous action.
 """
 
 from pathlib import Path

@@ -76,21 +76,23 @@ SITUATIONS = {"pendulum-p-v0": situation}
 
 
 def weights(agent, action_dim):
-    """What the page computes with: an LSTM without biases, and the layers behind it up to the mean.
+    """What the page computes with: an LSTM and the layers behind it up to the mean.
 
     A layer has weight and bias, then those of its LayerNorm. Raises UserError if the actor is
     another network than that.
     """
     state = agent.state_dict()
     owner = "actor" if "actor.rnn.weight_ih_l0" in state else "critics"  # of a shared memory
-    ih, hh = (state.get(f"{owner}.rnn.weight_{name}_l0") for name in ("ih", "hh"))
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    ih, hh, *biases = (state.get(f"{owner}.rnn.{name}_l0") for name in names)
     if ih is None or len(ih) != 4 * hh.shape[1]:
         raise UserError("the page runs actors with an LSTM; this is another network")
     values = [value for name, value in state.items() if name.startswith("actor.net.")]
     layers = [values[k : k + 4] for k in range(0, len(values), 4)]
     # Of a Gaussian the page needs the mean alone, the first half of the last layer.
     layers[-1] = [x[:action_dim] for x in layers[-1]]
-    return {"obs_scale": state["obs_scale"], "ih": ih, "hh": hh, "layers": layers}
+    lstm = {"ih": ih, "hh": hh, "bias": sum(biases)}
+    return {"obs_scale": state["obs_scale"], **lstm, "layers": layers}
 
 
 def act(layers, feat):

@@ -4,9 +4,8 @@
     python -m benchmark.readout runs/reacher --of 0 --at 1 10 40
 
 Plays episodes with the recurrent policy of a run (without noise) and fits, on half of them, each
-entry of its input at step --of (the observation, then the previous action, then a 1) as a linear
-function of its hidden state at step --at. The
-table has the share of the variance that the fit explains in the other half (R^2): 1 is all, 0 or
+entry of its input at step --of (the observation, then the previous action) as a linear function of
+its hidden state at step --at. The table has the share of the variance that the fit explains in the other half (R^2): 1 is all, 0 or
 less is nothing. What a line does not find may still be there, and what it finds need not be used.
 """
 

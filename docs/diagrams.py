@@ -346,12 +346,12 @@ def sequences():
         used = [SEEN] * context + [USED] * learned
         episode = [PAD] * (first - context) + used + [PAD] * (length - first - learned)
         cells(ax, 0.3, 3.05 - 0.42 * i, episode, size=size)
-        batch = [PALE] * (K - context) + used + [PALE] * (T - learned)
+        batch = used + [PALE] * (K + T - len(used))
         cells(ax, 0.3, 1.15 - 0.42 * i, batch, size=size)
     label(ax, 5.7, 2.8, "each window begins at\na time of its own", 9)
     label(ax, 0.1, 1.75, "the batch", 10, weight="bold")
-    label(ax, 4.5, 0.9, "grey: padding, zeros\norange: context, K steps at most", 9)
-    label(ax, 4.5, 0.3, "blue: the T steps with a loss", 9)
+    label(ax, 4.5, 0.9, "orange: context, at most K steps\nblue: the T steps with a loss", 9)
+    label(ax, 4.5, 0.4, "grey: padding, zeros", 9)
     return figure
 
 
@@ -372,16 +372,15 @@ def memory_network():
     """What the memory reads, and what the networks behind it read."""
     figure, ax = canvas(8.4, 3.5)
     for y, text, note in (
-        (3.0, "observation $o_t$", "obs"),
-        (2.2, "action $a_{t-1}$", "obs-action"),
-        (1.4, "reward $r_{t-1}$", "obs-action-reward"),
-        (0.6, "1", "always; 0 on padding"),
+        (2.7, "observation $o_t$", "obs"),
+        (1.8, "action $a_{t-1}$", "obs-action"),
+        (0.9, "reward $r_{t-1}$", "obs-action-reward"),
     ):
         box(ax, 1.2, y, text, width=1.9, height=0.5)
-        arrow(ax, (2.15, y), (2.75, 1.8 + (y - 1.8) * 0.25), dashed=1 < y < 3)
-        label(ax, 0.3, y - 0.37, f"--memory-input {note}" if y > 1 else note, 7.5, GREY)
+        arrow(ax, (2.15, y), (2.75, 1.8 + (y - 1.8) * 0.25), dashed=y < 2)
+        label(ax, 0.3, y - 0.37, f"--memory-input {note}", 7.5, GREY)
     box(ax, 3.4, 1.8, "divided by\nobs_scale", width=1.3, height=0.9)
-    box(ax, 5.2, 1.8, "LSTM\nwithout biases", ORANGE, width=1.4, height=0.9)
+    box(ax, 5.2, 1.8, "LSTM", ORANGE, width=1.4, height=0.9)
     box(ax, 7.3, 1.8, "MLP with\nLayerNorm", BLUE, width=1.2, height=0.9)
     arrow(ax, (4.05, 1.8), (4.5, 1.8))
     arrow(ax, (5.9, 1.8), (6.7, 1.8))
@@ -463,6 +462,11 @@ CURVES = RESULTS / "bugs"
 BUGS = {path.stem.split("-bug-")[1].split("__")[0] for path in CURVES.glob("*-bug-*.csv")}
 
 
+def curves(env_id, name):
+    """Of a script of the scoreboard or of a variant in memory.txt."""
+    return sorted(RESULTS.glob(f"[cm]*/{env_id}__{name}__*.csv"))
+
+
 def choice(names, env_ids):
     """Evaluation returns of some scripts, {script: (text, color)}, one line for each seed and one
     panel for each task, from results/memory and, for scripts of the scoreboard, results/curves."""
@@ -472,9 +476,7 @@ def choice(names, env_ids):
     )
     for ax, env_id in zip(row, env_ids, strict=True):
         for name, (_, color) in names.items():
-            paths = sorted(RESULTS.glob(f"[cm]*/{env_id}__{name}__*.csv"))
-            assert paths, f"no curves of {name} on {env_id}"
-            for path in paths:
+            for path in curves(env_id, name):
                 curve = read_curve(path)
                 ax.plot(curve["global_step"], curve["eval_return_mean"], color=color, lw=1)
         ax.set_title(env_id, size=9, loc="left")
@@ -545,7 +547,11 @@ FIGURES = {
     "memory_units": units,
     "memory_owners": owners,
     "resume": resume,
-    **{f"choice_{name}": lambda its=its: choice(*its) for name, its in CHOICES.items()},
+    **{
+        f"choice_{name}": lambda its=its: choice(*its)
+        for name, its in CHOICES.items()
+        if all(curves(env_id, script) for script in its[0] for env_id in its[1])  # they were run
+    },
     **{f"bug_{name}": lambda name=name: bug(name) for name in sorted(BUGS)},
 }
 

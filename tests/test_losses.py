@@ -114,8 +114,8 @@ def test_a_terminated_episode_is_worth_its_last_reward_a_truncated_one_what_woul
         return targets[-1]
 
     def ten_times(feat, action):
-        """10 o; of a memory's features the last two are here the observation and 1."""
-        q = 10 * (feat[..., -2:-1] if script in RECURRENT else feat[..., -1:])
+        """10 o; the last of a memory's features is here the observation."""
+        q = 10 * feat[..., -1:]
         return q if script in ("ddpg", "rdpg") else (q, q)
 
     def watched_update(agent, optimizers, batch, *args):
@@ -125,7 +125,7 @@ def test_a_terminated_episode_is_worth_its_last_reward_a_truncated_one_what_woul
             getattr(agent, "reward_scale", torch.ones(1)).fill_(1)
             rnn = agent.critics_target.rnn
             rnn.forward = lambda obs, hidden=None: (
-                torch.cat([type(rnn).forward(rnn, obs)[0][..., :-2], obs], dim=-1),
+                torch.cat([type(rnn).forward(rnn, obs)[0][..., :-1], obs], dim=-1),
                 None,
             )
         if script == "conv_sac":

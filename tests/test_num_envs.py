@@ -214,5 +214,5 @@ def test_batches_are_as_large_and_as_long_as_asked_for(script, tmp_path, monkeyp
             for row in range(5):
                 places = steps[steps // obs.shape[1] == row] % obs.shape[1]
                 learned.append(len(places))
-                context.append((obs[row, : places[0], -1] == 1).sum().item())  # 1: a real step
+                context.append(places[0].item())
         assert (max(learned), max(context)) == (4, 3)

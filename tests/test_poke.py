@@ -34,6 +34,8 @@ def test_the_file_has_the_weights_and_the_return_of_the_policy(script, owner, tm
     state = checkpoint(run)["agent"]
     for name, key in (("ih", "weight_ih_l0"), ("hh", "weight_hh_l0")):
         assert np.allclose(page["weights"][name], state[f"{owner}.rnn.{key}"], atol=1e-6)
+    bias = state[f"{owner}.rnn.bias_ih_l0"] + state[f"{owner}.rnn.bias_hh_l0"]
+    assert np.allclose(page["weights"]["bias"], bias, atol=1e-6)
     *_, last = [name for name in state if name.startswith("actor.net") and "weight" in name]
     mean_row, log_std_row = state[last]
     ((last,), _) = page["weights"]["layers"][-1]

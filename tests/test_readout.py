@@ -57,7 +57,7 @@ def test_each_observation_is_found_where_the_memory_holds_it(tmp_path, monkeypat
 
 @pytest.mark.parametrize("script", RECURRENT)
 def test_an_untrained_memory_tells_the_observation_of_the_same_step(script, tmp_path, capsys):
-    folder = train(script, tiny(script, "--rnn-dim", 12, env=NOISE), tmp_path)
+    folder = train(script, tiny(script, "--rnn-dim", 32, env=NOISE), tmp_path)
     words = ["--episodes", "200", "--at", "0", "--env-id", NOISE]
     readout.main(readout.parse_args([str(folder), *words]))
     rows = capsys.readouterr().out.splitlines()[4:7]

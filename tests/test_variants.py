@@ -54,7 +54,8 @@ def test_the_paper_s_networks_have_two_layers_and_a_memory_for_each_critic():
     assert (args.lr, args.tau, args.batch_size, args.memory_input) == (3e-4, 0.005, 10, "obs")
     agent = module.Agent(3, 1, args)
     shapes = [tuple(x.shape) for x in agent.actor.rnn.parameters()]
-    assert shapes == [(32, 3), (32, 8), (32, 8), (32, 8)]  # four gates of 8; two layers
+    biases = [(32,), (32,)]
+    assert shapes == [(32, 3), (32, 8), *biases, (32, 8), (32, 8), *biases]  # four gates of 8
     feat, _ = agent.critics.rnn(torch.randn(2, 5, 3))
     action = torch.zeros(2, 5, 1)
     q1, q2 = agent.critics(feat, action)

@@ -3,9 +3,9 @@
 As published with their code: whole episodes, one update per step, two LSTM layers that read the
 observation alone, one memory for the actor and one for each critic, no LayerNorm. Even so, here
 time limits are bootstrapped through on every task (theirs were stored as terminal on the
-cart-poles), the memory also runs on during the random steps and has no biases but an input of 1,
-the policy that acts changes within episodes, episodes are drawn by their lengths and also while
-they are under way, and padding stays out of alpha's loss.
+cart-poles), the memory also runs on during the random steps, the policy that acts changes
+within episodes, episodes are drawn by their lengths and also while they are under way, and padding
+stays out of alpha's loss.
 """
 
 DEFAULTS = (
@@ -33,7 +33,7 @@ class Memory(nn.LSTM):
     # Two layers. Their output is all that actor and critics see.
 
     def __init__(self, obs_dim, args):
-        super().__init__(obs_dim, args.rnn_dim, num_layers=2, batch_first=True, bias=False)
+        super().__init__(obs_dim, args.rnn_dim, num_layers=2, batch_first=True)
 
     def forward(self, obs, hidden=None):
         feat, hidden = super().forward(obs, hidden)
@@ -74,7 +74,7 @@ OBS_SCALE = (
     "pass  # inputs as they are\n",
 )
 REWARD_SCALE = (
-    "agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))\n",
+    "agent.reward_scale.copy_(batch[2].abs().amax().clamp(min=0.1))\n",
     "pass  # rewards as they are\n",
 )
 # What all four have, but their networks.

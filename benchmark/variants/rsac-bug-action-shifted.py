@@ -4,7 +4,7 @@ from variant import changed
 
 NEXT = "        obs[b, t + 1] = self.next_obs[rows]\n"
 SHIFT = """\
-        action = slice(-1 - self.action.shape[1], -1)
+        action = slice(-self.action.shape[1], None)
         obs[:, :-1, action] = obs[:, 1:, action].copy()
 """
 exec(changed(__file__, (NEXT, NEXT + SHIFT)))

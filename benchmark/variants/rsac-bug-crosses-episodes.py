@@ -3,8 +3,8 @@
 from variant import changed
 
 SAME_EPISODE = (
-    "np.nonzero(self.place[around] == self.place[rows, None] + offset)",
-    "np.nonzero(around < self.num_added)",
+    "self.place[around] == self.place[rows, None] + offset",
+    "around < self.num_added",
 )
 # Where one episode meets the next, the first observation of the next one is kept.
 OBS = (

@@ -6,11 +6,13 @@ UPDATE = "def update(agent, optimizers, batch, args):\n"
 WARM_UP = '''\
 def warm_up(memory, obs, steps):
     """Features of all steps; those before the first one with a loss have no gradient."""
-    first = max(1, int((steps % obs.shape[1]).min()))
-    with torch.no_grad():
-        context, hidden = memory(obs[:, :first])
-    feat, _ = memory(obs[:, first:], hidden)
-    return torch.cat([context, feat], dim=1)
+    feats = []
+    for b, sequence in enumerate(obs):
+        first = max(1, int((steps[steps // len(sequence) == b] % len(sequence)).min()))
+        with torch.no_grad():
+            context, hidden = memory(sequence[None, :first])
+        feats.append(torch.cat([context, memory(sequence[None, first:], hidden)[0]], dim=1))
+    return torch.cat(feats)
 
 
 '''

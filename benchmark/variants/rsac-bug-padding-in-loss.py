@@ -10,8 +10,7 @@ REAL_STEPS = (
 """,
     """\
         stored = np.full(obs.shape[:2], -1)
-        stored[b, t] = rows
-        stored[:, : t[learned].min()] = -2  # the context
+        stored[b, t] = np.where(learned, rows, -2)  # -2: the context
         stored[:, -1] = -2  # has a next observation alone
         steps = np.flatnonzero(stored > -2)
         rows = stored.ravel()[steps]

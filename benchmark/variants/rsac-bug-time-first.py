@@ -2,5 +2,5 @@
 
 from variant import changed
 
-AXES = ("args.rnn_dim, batch_first=True, bias=False", "args.rnn_dim, bias=False")
+AXES = ("args.rnn_dim, batch_first=True", "args.rnn_dim")
 exec(changed(__file__, AXES))

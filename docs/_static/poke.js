@@ -25,10 +25,10 @@ const poke = (() => {
 
     empty = () => ({ h: Array(this.size).fill(0), c: Array(this.size).fill(0) });
 
-    // input: [observation | previous action | 1]; the memory before it -> the memory after it
+    // input: [observation | previous action]; the memory before it -> the memory after it
     read(input, memory) {
       const x = this.scaled(input);
-      const sums = this.ih.map((row, k) => dot(row, x) + dot(this.hh[k], memory.h));
+      const sums = this.ih.map((row, k) => dot(row, x) + dot(this.hh[k], memory.h) + this.bias[k]);
       const next = this.empty();
       for (let k = 0; k < this.size; k++) {
         const [i, f, g, o] = [0, 1, 2, 3].map((gate) => sums[gate * this.size + k]);
@@ -218,7 +218,7 @@ const poke = (() => {
     tick() {
       if (this.count > 0) this.env.step(this.action);
       this.count += 1;
-      const input = [...this.env.observe(), ...this.action, 1];
+      const input = [...this.env.observe(), ...this.action];
       this.inputs = [...this.inputs, input].slice(-SHOWN);
       if (this.frames > 0) this.reread(this.inputs.slice(-this.frames, -1));
       this.memory = this.frames === TOLD ? this.usual(input) : this.policy.read(input, this.memory);
