@@ -5,8 +5,9 @@
 
 Plays episodes with the recurrent policy of a run (without noise) and fits, on half of them, each
 entry of its input at step --of (the observation, then the previous action) as a linear function of
-its hidden state at step --at. The table has the share of the variance that the fit explains in the other half (R^2): 1 is all, 0 or
-less is nothing. What a line does not find may still be there, and what it finds need not be used.
+its hidden state at step --at. The table has the share of the variance that the fit explains in the
+other half (R^2): 1 is all, 0 or less is nothing. What a line does not find may still be there, and
+what it finds need not be used.
 """
 
 import numpy as np
