@@ -99,7 +99,8 @@ def compare(browser, env_id, run, data, frames):
     for name, theirs, ours in zip(("seen", "done", "remembered"), expected, found, strict=True):
         assert theirs.shape == ours.shape
         assert len(theirs) == STEPS[env_id]
-        assert np.abs(theirs - ours).max() < 1e-4, name
+        largest = np.maximum(1, np.abs(theirs).max(axis=0))  # joints turn by tens of rad/s
+        assert (np.abs(theirs - ours) / largest).max() < 1e-4, name
         assert theirs.std(axis=0).max() > 1e-3, f"nothing moves in what is {name}"
 
 
