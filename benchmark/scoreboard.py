@@ -214,7 +214,7 @@ def table(lines):
 
 def headline(lines):
     """Markdown for README and home page: what the scripts of SHOWN reach, one line a task."""
-    head = ["task", "without memory", *(f"`{name}.py`" for name in SHOWN), "full state", "minutes"]
+    head = ["task", "without memory", *(f"`{name}`" for name in SHOWN), "full state", "minutes"]
     known = {(line["env_id"], line["algorithm"]): line for line in lines}
     rows = []
     for env_id in TASKS:
