@@ -224,7 +224,7 @@ class Agent(nn.Module):
         is, which only an agent with memory uses."""
         obs = torch.as_tensor(obs, device=self.device)
         mean, log_std = self.actor(self.critics.encoder(obs))
-        u = mean if deterministic else torch.normal(mean, log_std.exp())
+        u = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
         return torch.tanh(u).cpu().numpy(), hidden
 
 

@@ -216,7 +216,7 @@ class Agent(nn.Module):
         obs = torch.as_tensor(obs, device=self.device) / self.obs_scale
         feat, hidden = self.actor.rnn(obs[:, None], hidden)  # a sequence of one step
         mean, log_std = self.actor(feat[:, 0])
-        u = mean if deterministic else torch.normal(mean, log_std.exp())
+        u = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
         return torch.tanh(u).cpu().numpy(), hidden
 
 

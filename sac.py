@@ -163,7 +163,7 @@ class Agent(nn.Module):
         since only agents with memory use it."""
         obs = torch.as_tensor(obs, device=self.device)
         mean, log_std = self.actor(obs)
-        u = mean if deterministic else torch.normal(mean, log_std.exp())
+        u = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
         return torch.tanh(u).cpu().numpy(), hidden
 
 

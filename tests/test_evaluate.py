@@ -10,7 +10,7 @@ from script_runs import RECURRENT, SCRIPTS, checkpoint, env_id, progress, run, t
 
 from common.checkpoint import save_checkpoint
 from common.envs import make_envs
-from common.errors import UserError
+from common.errors import RunError, UserError
 from common.evaluate import SIDE_BY_SIDE, evaluate, load_agent, make_eval_envs
 from envs.wrappers import make_seeds
 
@@ -54,6 +54,19 @@ def test_episodes_side_by_side_are_those_played_alone(script):
         assert results["lengths"] == list(lengths)
     if script in RECURRENT:  # else a hidden state that goes astray would not be seen
         assert [play_alone(agent, args, seed, remember=False)[0] for seed in SEEDS] != returns
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_policy_of_nan_weights_ends_in_one_line(script, deterministic):
+    agent, args = make_agent(script)
+    for param in agent.parameters():
+        param.data.fill_(float("nan"))
+    envs = make_envs(args, 1)
+    obs, _ = envs.reset(seed=[0])
+    action, _ = agent.act(obs, None, deterministic=deterministic)
+    with pytest.raises(RunError, match="the policy's action is .* learning diverges"):
+        envs.step(action)
 
 
 def test_success_is_reported_for_each_episode():
