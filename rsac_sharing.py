@@ -356,10 +356,11 @@ def main(args):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
             # Not in the papers: the first batch sets the scales of inputs and rewards. Large inputs
-            # would saturate the gates; beside large rewards an alpha of 1 would do nothing.
+            # would saturate the gates. Alpha starts at 1: it would do nothing beside large rewards,
+            # and small or rare ones would do nothing beside it.
             if num_updates == 0:
                 agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
-                agent.reward_scale.copy_(batch[2].abs().amax().clamp(min=0.1))
+                agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 

@@ -74,7 +74,7 @@ OBS_SCALE = (
     "pass  # inputs as they are\n",
 )
 REWARD_SCALE = (
-    "agent.reward_scale.copy_(batch[2].abs().amax().clamp(min=0.1))\n",
+    "agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))\n",
     "pass  # rewards as they are\n",
 )
 # What all four have, but their networks.
