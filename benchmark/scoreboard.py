@@ -48,7 +48,7 @@ TASKS = {
 }
 LARGEST = {"bumps-normal-test-v0": 1.0, "pbc-bumps-normal-pomdp-v0": 1.0}  # success each time
 MEMORY = ("rsac", "rsac_sharing", "rtd3", "rdpg")  # in this order
-SHOWN = {"rsac_sharing": "C1", "rsac": "C0"}  # in the figure and in the README: the color
+SHOWN = {"rsac": "C0"}  # in the figure and in the README: the color
 COLUMNS = ("env_id", "algorithm", "seed", "final", "success_rate", "worst", "steps", "minutes")
 TEST_SEED = 1000  # of the fresh episodes
 SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
