@@ -65,7 +65,7 @@ def test_a_policy_of_nan_weights_ends_in_one_line(script, deterministic):
     envs = make_envs(args, 1)
     obs, _ = envs.reset(seed=[0])
     action, _ = agent.act(obs, None, deterministic=deterministic)
-    with pytest.raises(RunError, match="the policy's action is .* learning diverges"):
+    with pytest.raises(RunError, match=r"the policy's action is .* learning diverges"):
         envs.step(action)
 
 
