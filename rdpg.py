@@ -28,7 +28,7 @@ def parse_args(argv=None):
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
     add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=0.5, help="updates per env step, on average")
-    add("--batch-size", type=integer(1), default=16, help="batch, B [sequences]")
+    add("--batch-size", type=integer(1), default=8, help="batch, B [sequences]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
 
     add = parser.add_argument_group("algorithm").add_argument
@@ -45,7 +45,7 @@ def parse_args(argv=None):
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
 
     add = parser.add_argument_group("memory").add_argument
-    add("--sequence-length", type=integer(1), default=32, help="T, steps with a loss [env steps]")
+    add("--sequence-length", type=integer(1), default=128, help="T, steps with a loss [env steps]")
     add("--context-length", type=integer(0), default=200, help="K, steps of context [env steps]")
     add("--rnn-dim", type=integer(1), default=64, help="hidden units of the LSTM")
     inputs = ["obs", "obs-action", "obs-action-reward"]
