@@ -26,13 +26,14 @@ def relative(path):
 
 
 @functools.cache
-def build():
+def build(docs=DOCS):
     """(folder of the built site, exit code, what sphinx-build printed). Warnings are errors."""
     pytest.importorskip("sphinx", reason="Sphinx is not installed (requirements-dev.txt)")
     folder = Path(tempfile.mkdtemp(prefix="docs-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
-    done = subprocess.run([*command, str(DOCS), str(folder)], capture_output=True, text=True)
+    command += ["-c", str(DOCS), str(docs), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
     return folder, done.returncode, done.stdout + done.stderr
 
 

@@ -22,10 +22,9 @@ QUOTE = re.compile(r"^\[(\w+)\.py: ([^\]]+)\]\(\.\./(\w+)\.py\)$", re.M)
 DIFF = re.compile(r"^\[diff (\w+)\.py (\w+)\.py(?:: ([\w.]+))?\]\(\.\./(\w+)\.py\)$", re.M)
 TEST = re.compile(r"\b(test_\w+\.py)::(test_\w+)")
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
-EXISTING = scripts.existing()
+SCRIPTS = list(scripts.EXTENDS)
 # The first slow test builds the site.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("site")]
-PLANNED = set(scripts.EXTENDS) - set(EXISTING)
 
 
 def found(pattern):
@@ -34,7 +33,8 @@ def found(pattern):
 
 
 def test_all_eight_scripts_are_there_to_be_quoted():
-    assert not PLANNED
+    assert len(SCRIPTS) == 8
+    assert [name for name in SCRIPTS if not (ROOT / f"{name}.py").exists()] == []
 
 
 # ---- Quotes ----
@@ -45,9 +45,60 @@ QUOTES = [(relative(p), m[1], m[2]) for p, m in found(QUOTE) if m[2] != "argumen
 
 @pytest.mark.parametrize(("page", "script", "name"), QUOTES)
 def test_every_quoted_name_exists_in_its_script(page, script, name):
-    assert script in scripts.EXTENDS, f"{page} quotes an unknown script"
-    if script not in PLANNED:
-        assert scripts.quote(script, name).strip()
+    assert script in SCRIPTS, f"{page} quotes an unknown script"
+    name, _, part = name.partition(" # ")
+    name, _, method = name.partition(".")
+    lines = [line.strip() for line in scripts.block(script, name)]
+    assert lines
+    for start in [f"def {method}("] * bool(method) + [f"# {part}"] * bool(part):
+        assert any(line.startswith(start) for line in lines)
+
+
+def build_page_with(line, folder):
+    """What `build` returns for a site of one page with one link to a script."""
+    for script in SCRIPTS:
+        shutil.copy(ROOT / f"{script}.py", folder)
+    (folder / "docs").mkdir()
+    (folder / "docs" / "index.md").write_text(f"# Page\n\n[{line}](../rsac.py)\n")
+    return build(folder / "docs")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("rsac.py: Actor.sampel", "Actor.sampel"),
+        ("rsac.py: main # Lern", "# Lern"),
+        ("rsac.py: Actor.sample # Change", "1-0"),  # methods have no parts
+        ("diff sac.py rsac.py: Agnet", "Agnet"),
+        ("diff sca.py rsac.py", "sca.py"),
+    ],
+)
+def test_a_name_that_a_script_does_not_have_fails_the_build(line, wrong, tmp_path):
+    _, code, output = build_page_with(line, tmp_path)
+    assert code != 0
+    assert wrong in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "first", "last"),
+    [
+        ("rsac.py: Actor.sample", "def sample", "keepdim=True)"),
+        ("rsac.py: main # Learn", "# Learn", "num_updates += 1"),
+        ("diff sac.py rsac.py: SCRIPT", "--- sac.py", '+SCRIPT = "rsac"'),
+        ("diff sac.py rsac.py", "--- sac.py", 'if __name__ == "__main__":'),
+    ],
+)
+def test_a_quote_goes_from_its_first_line_to_its_last(line, first, last, tmp_path):
+    folder, code, output = build_page_with(line, tmp_path)
+    assert code == 0, output
+    page = (folder / "index.html").read_text()
+    (quote,) = re.findall(r'<div class="quoted .*?<pre>(.*?)</pre>', page, re.S)
+    text = html.unescape(re.sub(r"<[^>]+>", "", quote)).strip()
+    assert text.startswith(first)
+    assert text.endswith(last)
+    assert ("<details>" in page) == (line == "diff sac.py rsac.py")
 
 
 def test_a_quote_is_replaced_only_from_the_file_that_its_link_opens():
@@ -64,7 +115,7 @@ def test_every_quoted_block_of_the_site_stands_verbatim_in_its_script():
         re.S,
     )
     blocks = [m for page in folder.glob("*.html") for m in caption.findall(page.read_text())]
-    assert len(blocks) >= len([q for q in QUOTES if q[1] not in PLANNED]) > 0
+    assert len(blocks) >= len(QUOTES) > 0
     for script, code in blocks:
         text = html.unescape(re.sub(r"<[^>]+>", "", code)).strip("\n")
         lines = [line.strip() for line in text.splitlines()]
@@ -76,7 +127,7 @@ def test_every_quoted_block_of_the_site_stands_verbatim_in_its_script():
 @pytest.mark.parametrize("path", MARKDOWN, ids=relative)
 def test_no_page_holds_a_pasted_copy_of_script_code(path):
     pasted = set()
-    for script in EXISTING:
+    for script in SCRIPTS:
         source = "\n".join(x.strip() for x in (ROOT / f"{script}.py").read_text().splitlines())
         for _, body in fences(path.read_text()):
             lines = [line.strip() for line in body.splitlines()]
@@ -88,7 +139,9 @@ def test_no_page_holds_a_pasted_copy_of_script_code(path):
 def test_every_difference_between_sac_and_rsac_is_explained():
     text = (DOCS / "from_sac_to_rsac.md").read_text()
     explained = [m[3] for m in DIFF.finditer(text) if m[3]]
-    assert sorted(explained) == sorted(scripts.changed_blocks("sac", "rsac"))
+    names = {*scripts.statements("sac"), *scripts.statements("rsac")}
+    changed = {x for x in names if scripts.block("sac", x) != scripts.block("rsac", x)}
+    assert sorted(explained) == sorted(changed)
 
 
 @pytest.mark.slow
@@ -124,7 +177,7 @@ def test_every_test_that_a_page_names_exists():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", EXISTING)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_every_argument_of_a_script_is_in_the_table_of_its_page(script):
     folder, _, _ = build()
     page = (folder / f"{script}.html").read_text()
@@ -180,7 +233,8 @@ def test_every_command_line_is_accepted_by_the_parser_it_is_for(page, words):
         # What stands after `--` goes to the scripts of a sweep.
         for name in (getattr(args, "scripts", None) or []) if "--" in words else []:
             script = copies.get(f"{name}.py", name).removesuffix(".py")
-            scripts.parse(script, program_arguments[program_arguments.index("--") + 1 :])
+            rest = program_arguments[program_arguments.index("--") + 1 :]
+            scripts.parse_args_of(script)(rest)
     except SystemExit as error:
         pytest.fail(f"{page}: exit code {error.code}")
 
@@ -202,9 +256,9 @@ def parser_for(words):
     script = words[0].removesuffix(".py")
     if script.startswith("benchmark/variants/") and (ROOT / words[0]).exists():
         script = script_of(script)  # it takes the arguments of its script
-    if script in EXISTING:
-        return lambda argv: scripts.parse(script, argv)
-    assert script in PLANNED or (ROOT / words[0]).exists(), f"{words[0]} does not exist"
+    if script in SCRIPTS:
+        return scripts.parse_args_of(script)
+    assert (ROOT / words[0]).exists(), f"{words[0]} does not exist"
     return None
 
 
@@ -417,8 +471,6 @@ def test_every_link_of_a_markdown_file_leads_to_a_file_and_heading_of_the_reposi
             continue
         name, _, anchor = target.partition("#")
         file = (path.parent / unquote(name)).resolve() if name else path
-        if file.stem in PLANNED and file.suffix == ".py":
-            continue
         if not file.exists() or ROOT not in file.parents:
             broken.append(target)
         elif anchor and file.suffix == ".md":

@@ -3,162 +3,132 @@
 A line of Markdown that is nothing but one of these links is replaced when the site is built; on
 GitHub it stays a link to the script:
 
-    [rsac.py: soft_update](../rsac.py)            function, class, `Class.method`, `main # Learn`
+    [rsac.py: soft_update](../rsac.py)            function, class or `Class.method`
+    [rsac.py: main # Learn](../rsac.py)           from this comment to the next empty line
     [rsac.py: arguments](../rsac.py)              table of arguments, from the script's parser
     [diff sac.py rsac.py](../rsac.py)             the whole diff, folded
-    [diff sac.py rsac.py: Agent](../rsac.py)      of one function or class
+    [diff sac.py rsac.py: Agent](../rsac.py)      of the top-level statements of one name
     [sizes of the diffs](../sac.py)               table: script, sibling, lines
     [include CHANGELOG.md](../CHANGELOG.md)       a Markdown file, without its title
 
-A name that a script does not have is a warning, which `make docs` treats as an error.
+Sphinx's `literalinclude` quotes the code and whole diffs. The rest it cannot do. A name that a
+script does not have is a warning, which `make docs` treats as an error.
 """
 
 import re
 
 import scripts
-from docutils import nodes
-from sphinx.directives.code import container_wrapper
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
 
-ALONE = re.compile(r"^\[((?:\w+\.py: |diff |sizes of |include )[^\]]+)\]\(\.\./[\w./]+\)$", re.M)
-LINK = re.compile(r"\[([^\]]+)\]\(\.\./(\w+)\.py(#[\w.]+)?\)")
-
 
 def replace_links(app, docname, source):
-    """Quotes become directives; other links to scripts lead to their highlighted source."""
-    text = ALONE.sub(r"```{quote}\n\1\n```", source[0])
-    source[0] = LINK.sub(_link, text)
+    """Lines that are a link become quotes; other links lead to the highlighted source."""
+    text = source[0]
+    for pattern, quote in QUOTES.items():
+        text = re.sub(rf"^\[{pattern}\]\((\S+)\)$", quote, text, flags=re.M)
+    if text != source[0]:
+        for script in scripts.EXTENDS:
+            app.env.note_dependency(str(scripts.ROOT / f"{script}.py"))
+    names = "|".join(scripts.EXTENDS)
+    source[0] = re.sub(rf"\]\(\.\./({names})\.py\)", r"](script:\1)", text)
 
 
-def _link(match):
-    text, script, fragment = match[1], match[2], match[3] or ""
-    if script not in scripts.EXTENDS:
-        return match[0]
-    return f"[{text}](script:{script}{fragment})" if scripts.path_of(script).exists() else text
+def directive(name, argument, *options, body=""):
+    """A directive as MyST's Markdown writes it."""
+    return "\n".join([f"~~~~{{{name}}} {argument}", ":class: quoted", *options, "", body, "~~~~"])
 
 
-class Quote(SphinxDirective):
-    """Body: the text of one of the links above."""
+def caption(text, script, name):
+    """A link to the line of the script where a top-level name begins."""
+    line = scripts.statements(script).get(name.partition(".")[0], [1])[0]
+    return f':caption: "[{text}](script:{script}#L-{line})"'
 
-    has_content = True
 
-    def run(self):
-        text = self.content[0]
-        if text.startswith("include "):
-            return self.include(text.removeprefix("include "))
-        if text == "sizes of the diffs":
-            for script in scripts.existing():
-                self.env.note_dependency(str(scripts.path_of(script)))
-            return self.markdown(sizes())
-        names = [name for name in re.findall(r"(\w+)\.py", text) if name in scripts.EXTENDS]
-        for name in names:
-            if not scripts.path_of(name).exists():
-                return self.markdown([f"*{name}.py is not in the repository yet.*"])
-            self.env.note_dependency(str(scripts.path_of(name)))
-        what = text.partition(": ")[2]
-        try:
-            if what == "arguments":
-                return self.markdown(arguments(names[0]))
-            if text.startswith("diff "):
-                return self.diff(*names, what or None)
-            return self.code(scripts.quote(names[0], what), "python", names[0], what)
-        except KeyError:
-            return [self.error(f"{names[-1]}.py has no {what}")]
+def code(match):
+    """A part, as in `main # Learn`, ends at an empty line, which Sphinx cannot find: we count."""
+    text, script, name, part, path = match.groups()
+    options = [f":pyobject: {name}", ":dedent:", ":language: python", caption(text, script, name)]
+    if part:
+        _, _, rest = "\n".join(scripts.block(script, name)).partition(f"# {part}")
+        length = len(rest.partition("\n\n")[0].splitlines())
+        options += [f':start-at: "# {part}"', f":lines: 1-{length}"]
+    return directive("literalinclude", path, *options)
 
-    def error(self, message):
-        return self.state.document.reporter.warning(message, line=self.lineno)
 
-    def markdown(self, lines):
-        return self.parse_text_to_nodes("\n".join(lines))
+def diff(match):
+    """Of one name as it is, of the whole scripts folded."""
+    text, old, new, name, path = match.groups()
+    if name:
+        body = "\n".join(scripts.diff(old, new, name))
+        if not body:
+            logger.warning("nothing to show: %s", text)
+        return directive("code-block", "diff", caption(text, new, name), body=body)
+    added, removed = scripts.diff_size(old, new)
+    summary = f"<summary>{text}: {added} lines added, {removed} removed</summary>"
+    quote = directive("literalinclude", path, f":diff: ../{old}.py")
+    return f"<details>{summary}\n\n{quote}\n\n</details>"
 
-    def include(self, name):
-        path = scripts.ROOT / name
-        self.env.note_dependency(str(path))
-        if not path.exists():
-            return self.markdown([f"*{name} is not in the repository yet.*"])
-        lines = path.read_text().splitlines()
-        body = lines[1:] if lines[0].startswith("# ") else lines
-        return self.parse_text_to_nodes("\n".join(body), allow_section_headings=True)
 
-    def code(self, text, language, script, what):
-        literal = nodes.literal_block(text, text, language=language)
-        literal["classes"] = ["quoted"]
-        self.set_source_info(literal)
-        anchor = what.split(" ")[0].split(".")[0]
-        caption = f"[{script}.py: {escape(what)}](script:{script}#{anchor})"
-        return [container_wrapper(self, literal, caption)]
+def shorten_paths(app, pagename, templatename, context, doctree):
+    """Sphinx begins a whole diff with two absolute paths."""
+    context["body"] = context.get("body", "").replace(f"{app.srcdir.parent}/", "")
 
-    def diff(self, old, new, name):
-        text = scripts.diff(old, new, name)
-        if not text:
-            return self.markdown([f"*No difference in `{name or 'the two files'}`.*"])
-        literal = nodes.literal_block(text, text, language="diff")
-        literal["classes"] = ["quoted"]
-        if name:
-            caption = f"[diff {old}.py {new}.py: {name}](script:{new}#{name})"
-            return [container_wrapper(self, literal, caption)]
-        added, removed = scripts.diff_size(old, new)
-        summary = f"diff {old}.py {new}.py: {added} lines added, {removed} removed"
-        opening = f"<details><summary>{summary}</summary>"
-        return [
-            nodes.raw("", opening, format="html"),
-            literal,
-            nodes.raw("", "</details>", format="html"),
-        ]
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def escape(text):
-    """Plain text (with `code`) as a cell of a Markdown table."""
-    parts = text.replace("|", "\\|").split("`")
-    parts[::2] = [re.sub(r"([<>*_\[\]])", r"\\\1", part) for part in parts[::2]]
-    return "`".join(parts)
+    """Plain text as a cell of a Markdown table; words in backticks stay as they are."""
+    return re.sub(r"`[^`]*`|[<>*_|\[\]]", lambda m: m[0] if m[0][0] == "`" else f"\\{m[0]}", text)
 
 
-def arguments(script):
-    """Markdown table of all arguments."""
-    lines = []
-    for title, rows in scripts.argument_groups(script):
-        lines += [f"**{title}**", "", "| argument | values | default | meaning |"]
-        lines += ["|---|---|---|---|"]
-        lines += ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
-        lines += [""]
-    return lines
+def arguments(match):
+    """One table for each group of the script's arguments."""
+    parts = []
+    for group in scripts.parser_of(match[1])._action_groups:
+        actions = [action for action in group._group_actions if action.dest != "help"]
+        rows = [map(escape, scripts.row_of(action)) for action in actions]
+        if rows:
+            head = ["argument", "values", "default", "meaning"]
+            parts += [f"**{group.title}**", table(head, rows)]
+    return "\n\n".join(parts)
 
 
-def sizes():
-    """Markdown table of scripts, siblings and the sizes of their differences."""
-    lines = ["| script | lines | extends | added | removed |", "|---|---|---|---|---|"]
-    for script in scripts.existing():
-        old = scripts.EXTENDS[script]
-        length = len(scripts.path_of(script).read_text().splitlines())
-        known = old and scripts.path_of(old).exists()
-        change = scripts.diff_size(old, script) if known else ("-", "-")
-        sibling = f"`{old}.py`" if old else "-"
-        lines += [
-            f"| [{script}.py](script:{script}) | {length} | {sibling} | {change[0]} | {change[1]} |"
-        ]
-    return lines
+def sizes(match):
+    """Scripts, siblings and the sizes of their differences."""
+    rows = []
+    for script, old in scripts.EXTENDS.items():
+        sibling, change = (f"`{old}.py`", scripts.diff_size(old, script)) if old else ("-", "--")
+        length = len(scripts.source(script).splitlines())
+        rows += [[f"[{script}.py](../{script}.py)", length, sibling, *change]]
+    return table(["script", "lines", "extends", "added", "removed"], rows)
+
+
+# Text of a link that stands alone -> what takes its place. The first one that fits counts.
+QUOTES = {
+    r"(\w+)\.py: arguments": arguments,
+    r"((\w+)\.py: ([^\]]+?)(?: # ([^\]]+))?)": code,
+    r"(diff (\w+)\.py (\w+)\.py(?:: ([^\]]+))?)": diff,
+    r"sizes of the diffs": sizes,
+    r"include [^\]]+": r"~~~~{include} \1\n:start-line: 1\n~~~~",
+}
 
 
 def code_pages(app):
-    """One page per script: its highlighted source, with an anchor at every top-level name."""
-    for script in scripts.existing():
-        source = scripts.path_of(script).read_text()
-        html = app.builder.highlighter.highlight_block(source, "python")
-        before, after = html.split("<pre>", 1)
-        lines = after.split("\n")
-        for name, ranges in scripts.spans(source).items():
-            first = ranges[0][0]
-            lines[first] = f'<span id="{name}"></span>{lines[first]}'
-        body = f"<h1>{script}.py</h1>{before}<pre>" + "\n".join(lines)
-        yield f"_code/{script}", {"title": f"{script}.py", "body": body}, "page.html"
+    """One page per script: its highlighted source, with an anchor at every line."""
+    for script in scripts.EXTENDS:
+        highlight = app.builder.highlighter.highlight_block
+        body = highlight(scripts.source(script), "python", lineanchors="L")
+        context = {"title": f"{script}.py", "body": f"<h1>{script}.py</h1>{body}"}
+        yield f"_code/{script}", context, "page.html"
 
 
 def setup(app):
-    app.add_directive("quote", Quote)
     app.connect("source-read", replace_links)
+    app.connect("html-page-context", shorten_paths)
     app.connect("html-collect-pages", code_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
