@@ -62,8 +62,9 @@ def parse_args(argv=None):
     add = parser.add_argument
     add("--env-ids", nargs="+", default=list(ENV_IDS), metavar="ID", help="environments")
     add("--episodes", type=integer(2), default=100, help="episodes for each mean")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of everything random")
-    add("--out", default="benchmark/results/baselines.csv", metavar="FILE", help="table to write")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="random seed")
+    out = "benchmark/results/baselines.csv"
+    add("--out", default=out, metavar="FILE", help="table to write; its other rows stay")
     return parser.parse_args(argv)
 
 

@@ -41,12 +41,13 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.compare_sb3"
     add = parser.add_argument
-    add("--scripts", nargs="+", choices=SCRIPTS, default=list(SCRIPTS), help="which of ours")
+    add("--scripts", nargs="+", choices=SCRIPTS, default=list(SCRIPTS), help="ours")
     add("--env-id", default="Pendulum-v1", metavar="ID", help="environment")
     add("--total-steps", type=integer(1), default=10_000, help="length of each run [env steps]")
-    add("--seeds", nargs="+", type=integer(0, 2**31 - 1), default=[0, 1, 2], metavar="N")
-    add("--num-threads", type=integer(1), default=2, help="of PyTorch on the cpu")
-    add("--log-dir", default="runs/compare_sb3", help="where run folders go")
+    seed = integer(0, 2**31 - 1)
+    add("--seeds", nargs="+", type=seed, default=[0, 1, 2], metavar="N", help="one run each")
+    add("--num-threads", type=integer(1), default=2, help="threads of PyTorch on the CPU")
+    add("--log-dir", default="runs/compare_sb3", help="where the run folders go")
     return parser.parse_args(argv)
 
 

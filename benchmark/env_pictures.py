@@ -36,6 +36,7 @@ def main(argv=None):
     import imageio.v3 as imageio
 
     parser = Parser(__doc__)
+    parser.prog = "python -m benchmark.env_pictures"
     parser.add_argument("ids", nargs="+", metavar="ID", help="environments, from left to right")
     parser.add_argument("--out", required=True, metavar="PATH", help="picture to write, .png")
     args = parser.parse_args(argv)

@@ -31,7 +31,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.export"
     add = parser.add_argument
-    add("run", help="folder or checkpoint")
+    add("run", help="run folder or checkpoint")
     add("folder", nargs="?", default="policies", help="where the file and README.md go")
     add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
     add("--eval-episodes", type=integer(1), default=100, help="episodes played for the table")

@@ -25,7 +25,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.film"
     add = parser.add_argument
-    add("run", help="folder or checkpoint")
+    add("run", help="run folder or checkpoint")
     add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
     add("out", type=Path, help="film to write, .gif or .mp4")
     add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of the start state")

@@ -43,11 +43,11 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.plot"
     add = parser.add_argument
     add("paths", nargs="+", metavar="PATH", help="run folders, folders of them, or CSV files")
-    add("--out", default="curves", help="path and first part of the names of the files written")
+    add("--out", default="curves", help="path and start of the names of the files to write")
     add("--env-ids", nargs="+", metavar="ID", help="only these environments")
     add("--algorithms", nargs="+", metavar="NAME", help="only these, in this order")
     add("--partial", action="store_true", help="include runs that are shorter than the others")
-    add("--baselines", default=BASELINES, metavar="FILE", help="table of bars; none for no bars")
+    add("--baselines", default=BASELINES, metavar="FILE", help="table of baselines, or none")
     add("--iqm", action=BooleanOptionalAction, default=True, help="also draw a mean across tasks")
     add("--summary", action="store_true", help="write a table with one row per environment")
     add("--collect", metavar="DIR", help="do not plot; copy the curves there, one file per run")

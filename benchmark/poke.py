@@ -30,7 +30,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.poke"
     add = parser.add_argument
-    add("run", help="folder or checkpoint")
+    add("run", help="run folder or checkpoint")
     add("--out", type=Path, required=True, help="file to write, .json")
     add("--episodes", type=integer(2), default=50, help="episodes for each mean and each fit")
     add("--seed", type=integer(0, 2**31 - 2), default=0, help="seed of the start states")

@@ -1,4 +1,5 @@
-"""Takes screenshots of the page where policies run: before and after a push, wiped, dark, small.
+"""Takes screenshots of the page where policies run: before and after a push, wiped, dark, on a
+phone.
 
     make docs
     python -m benchmark.poke_pictures docs/_build/html/poke.html --out .
@@ -23,7 +24,7 @@ def parse_args(argv=None):
     add = parser.add_argument
     add("page", type=Path, help="poke.html of the built site")
     add("--out", type=Path, default=Path("."), help="folder for the pictures")
-    add("--steps", type=integer(1), default=150, help="before the push")
+    add("--steps", type=integer(1), default=150, help="steps before the push")
     return parser.parse_args(argv)
 
 

@@ -29,7 +29,7 @@ def parse_args(argv=None):
     add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
     add("--eval-every", type=integer(1), default=500, help="evaluate this often [env steps]")
     add("--eval-episodes", type=integer(1), default=10, help="episodes of each evaluation")
-    add("--run-dir", help="new folder, not runs/<env>__recurrent_ppo__<seed>__<time>")
+    add("--run-dir", help="new folder; runs/<env>__recurrent_ppo__<seed>__<time> if not set")
     return parser.parse_args(argv)
 
 

@@ -57,7 +57,7 @@ SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
 def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.scoreboard"
-    parser.add_argument("folders", nargs="*", help="with run folders <env>__<script>__<seed>")
+    parser.add_argument("folders", nargs="*", help="folders with runs <env>__<script>__<seed>")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--episodes", type=integer(1), default=100, help="test episodes of a run")
     return parser.parse_args(argv)

@@ -50,11 +50,11 @@ def parse_args(argv=None):
     add, known = parser.add_argument, [*SCRIPTS, "conv_sac", *RECURRENT]
     add("--scripts", nargs="+", choices=known, default=list(SCRIPTS), help="our scripts to time")
     add("--env-id", default="HalfCheetah-v5", metavar="ID", help="environment")
-    add("--turns", type=integer(2), default=10, help="turns of each, alternately")
+    add("--turns", type=integer(2), default=10, help="turns of each, one after the other")
     add("--steps", type=integer(2), default=200, help="length of a turn [env steps]")
     add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="threads")
     add("--device", default="cpu", help="cpu, cuda or cuda:N")
-    add("--growth", action="store_true", help="time a step with a small and a full memory")
+    add("--growth", action="store_true", help="time a step with 1,000 and with 1,000,000 stored")
     args = parser.parse_args(argv[:cut])
     args.options = argv[cut + 1 :]
     for name in ("--env-id", "--num-threads", "--device"):

@@ -69,12 +69,12 @@ def parse_args(argv=None):
     add("--seeds", nargs="+", type=seed, default=[0], metavar="N", help="one run each")
     add("--config", metavar="FILE", help="command lines; --scripts and --env-ids select from it")
     add("--tag", help="added to the script's name in run names, to tell settings apart")
-    add("--log-dir", default="runs", help="where run folders go, and logs/ with their output")
+    add("--log-dir", default="runs", help="where the run folders go, and logs/ with their output")
     add = parser.add_argument_group("where to run").add_argument
     add("--threads", type=integer(1), default=1, help="threads of each run")
-    add("--workers", type=integer(1), help="runs at a time; cores / threads if not given")
+    add("--workers", type=integer(1), help="runs at a time; cores / threads if not set")
     add("--ray", nargs="?", const="", metavar="ADDRESS", help="run on a Ray cluster")
-    add("--cpus-per-run", type=number(0), help="cores that Ray reserves; --threads if not given")
+    add("--cpus-per-run", type=number(0), help="cores that Ray reserves; --threads if not set")
     add("--gpus-per-run", type=number(0), default=0, help="GPUs that Ray reserves; may be 0.25")
     add = parser.add_argument_group("job arrays").add_argument
     add("--list", action="store_true", help="only print the numbered command lines")
@@ -93,7 +93,7 @@ def parse_args(argv=None):
 def check_tag(tag, where):
     """UserError if a tag would break the name of a run folder, <env>__<script>-<tag>__<seed>."""
     if re.search("__|[/:]", tag):
-        raise UserError(f"{where} {tag}: it becomes part of a file name, without '__', '/' and ':'")
+        raise UserError(f"{where} {tag}: it becomes part of a file name; no '__', '/' or ':'")
 
 
 # ---- 1. What to run ----
@@ -195,7 +195,7 @@ def make_runs(args):
             env = file_name(env_id)
             name = f"{env}__{method}__{seed}"
             if name in runs:
-                raise UserError(f"{name} is asked for twice; give one a --tag in another sweep")
+                raise UserError(f"{name} is there twice; run one in another sweep, with a --tag")
             words = ["--env-id", env_id, "--seed", str(seed), *options, *args.options]
             total_steps = split_options(words)[0].total_steps
             log_dir = Path(args.log_dir)
@@ -264,7 +264,7 @@ def refuse_own(words, where):
     """UserError if options for a script name what the sweep itself sets."""
     for name in settings(["python", "", *words]):
         if name in OWN:
-            raise UserError(f"{name} {where} has no effect; {OWN[name]}")
+            raise UserError(f"{name} {where} is not allowed; {OWN[name]}")
 
 
 def check_same(run):

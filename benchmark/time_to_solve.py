@@ -36,16 +36,17 @@ def parse_args(argv=None):
     add("--script", required=True, metavar="NAME", help="such as rsac")
     add("--env-id", required=True, metavar="ID", help="environment")
     add("--threshold", type=float, required=True, help="mean evaluation return that counts")
-    add("--seeds", nargs="+", type=integer(0, 2**31 - 1), default=[0, 1, 2, 3, 4], metavar="N")
-    add("--whole", action="store_true", help="finish runs after they have solved the task")
+    seed = integer(0, 2**31 - 1)
+    add("--seeds", nargs="+", type=seed, default=[0, 1, 2, 3, 4], metavar="N", help="one run each")
+    add("--whole", action="store_true", help="finish each run, also after it has solved the task")
     add("--read", metavar="DIR", help="do not train; read the runs in this folder")
-    add("--tag", default="", help="with --read: TAG of the runs in the config")
+    add("--tag", help="with --read: TAG of the runs in the config")
     add("--keep", metavar="DIR", help="keep the run folders there")
-    add("--out", metavar="FILE", help="write a CSV")
+    add("--out", metavar="FILE", help="CSV to write")
     args = parser.parse_args(argv[:cut])
     args.options = argv[cut + 1 :]
     if args.tag and not args.read:
-        parser.error("--tag needs --read; name the arguments after -- instead")
+        parser.error("--tag needs --read; give the arguments after -- instead")
     return args
 
 

@@ -1,5 +1,4 @@
-"""Searches for good arguments of a script on one environment, with Optuna. What follows -- goes to
-every run. Docs: docs/tuning.md
+"""Searches for good arguments of a script on one environment, with Optuna. Docs: docs/tuning.md
 
     python -m benchmark.tune --script rsac --env-id pendulum-va-v0 --trials 30 \\
         --space benchmark/spaces/rsac.txt --seeds 0 1 -- --total-steps 20000
@@ -25,14 +24,15 @@ def parse_args(argv=None):
     cut = argv.index("--") if "--" in argv else len(argv)
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.tune"
+    parser.usage = "%(prog)s [options] [-- arguments of every run]"
     add, seed = parser.add_argument, integer(0, 2**31 - 1)
     add("--script", required=True, metavar="NAME", help="such as rsac, or the path of a file")
     add("--env-id", required=True, metavar="ID", help="environment")
     add("--space", required=True, metavar="FILE", help="what to search, see benchmark/spaces/")
-    add("--trials", type=integer(1), default=30, help="settings to try, over all workers")
+    add("--trials", type=integer(1), default=30, help="settings to try in all")
     add("--seeds", nargs="+", type=seed, default=[0, 1], metavar="N", help="runs of each setting")
-    add("--prune-after", type=integer(0), default=5000, help="no trial is stopped before [steps]")
-    add("--log-dir", help="folder of all files; tune/<env>__<script> if not set")
+    add("--prune-after", type=integer(0), default=5000, help="no trial is stopped before this step")
+    add("--log-dir", help="where everything goes; tune/<env>__<script> if not set")
     return parser.parse_args(argv[:cut], Namespace(options=argv[cut + 1 :]))
 
 
@@ -135,7 +135,7 @@ def main(args):
         result = "cut short" if value is None else f"{value:.1f}"
         print(f"trial {trial.number}: {result}, {shlex.join(words_of(trial.params))}", flush=True)
     if not study.get_trials(states=[State.COMPLETE]):
-        raise UserError(f"no trial came to its end; see {args.log_dir}/logs")
+        raise UserError(f"no trial finished; see {args.log_dir}/logs")
     best = study.best_trial
     for name in ("optimization_history", "intermediate_values", "param_importances", "slice"):
         getattr(plots, f"plot_{name}")(study)

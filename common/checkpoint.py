@@ -78,7 +78,7 @@ def load_checkpoint(path, script, device="cpu"):
     except Exception as error:  # a crafted file can fail in many ways
         raise UserError(f"{path} is refused: it contains more than plain data") from error
     if not isinstance(state, dict) or state.get("version") != VERSION or "script" not in state:
-        raise UserError(f"{path} is from another version; this one reads layout {VERSION}")
+        raise UserError(f"{path} was written by another version of this repository")
     if script is not None and state["script"] != script:
         name = state["script"]
         raise UserError(f"{path} was written by {name}.py; use: python {name}.py")

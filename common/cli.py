@@ -12,13 +12,21 @@ from common.errors import RunError, UserError
 STARTED = time.perf_counter()  # before the imports that take seconds
 
 
+class Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows the defaults of arguments that have one."""
+
+    def _get_help_string(self, action):
+        if action.default is None or action.default is False:
+            return action.help
+        return super()._get_help_string(action)
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that shows defaults and answers bad input with one line and exit code 2."""
 
     def __init__(self, description):
         text = description.split("\n\n")[0]
-        formatter = argparse.ArgumentDefaultsHelpFormatter
-        super().__init__(description=text, formatter_class=formatter, allow_abbrev=False)
+        super().__init__(description=text, formatter_class=Help, allow_abbrev=False)
 
     def error(self, message):
         """Ends the process with one line on stderr and exit code 2."""
@@ -67,7 +75,7 @@ def add_run_arguments(parser):
     add("--device", default="cpu", help="device of the networks: cpu, cuda or cuda:N")
     add("--run-dir", help="new folder for the run; runs/<env>__<script>__<seed>__<time> if not set")
     add("--resume", metavar="FOLDER", help="continue the run in this folder")
-    add("--evaluate", metavar="PATH", help="do not train, run the policy of this run or checkpoint")
+    add("--evaluate", metavar="PATH", help="do not train; play this run or checkpoint")
     add("--eval-episodes", type=integer(1), default=10, help="episodes of each evaluation")
     add("--video", action="store_true", help="film --evaluate, or every 10th evaluation of a run")
 

@@ -72,7 +72,8 @@ def check_pixels(envs, args):
     """
     shape = envs.single_observation_space.shape
     if len(shape) == 1:
-        raise UserError(f"{args.env_id} has no pictures (uint8) but shape {shape}; try sac.py")
+        words = f"has no pictures (uint8), but observations of shape {shape}; try sac.py"
+        raise UserError(f"{args.env_id} {words}")
     frame_stack = envs.envs[0].get_wrapper_attr("frame_stack")
     fewest = (frame_stack + 1) * envs.num_envs
     if args.buffer_size < fewest:
@@ -92,7 +93,7 @@ def _make(env_id, render_mode):
         drawing = {"render_mode": render_mode} if render_mode else {}  # not every class takes it
         return gym.make(name, disable_env_checker=True, **drawing)
     except gym.error.DependencyNotInstalled as error:
-        raise UserError(f"{env_id} needs a package that is not here: {error}") from error
+        raise UserError(f"{env_id} needs a package that is not installed: {error}") from error
     except ImportError as error:
         missing = (error.name or env_id).partition(".")[0]
         hint = f"is {missing} installed, or a module in this folder or on PYTHONPATH?"

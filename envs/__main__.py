@@ -22,19 +22,19 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m envs"
     parser.add_argument("id", nargs="?", help="environment; all are listed if not given")
-    parser.add_argument("--video", metavar="PATH", help="clip to write, .mp4 or .gif")
-    parser.add_argument("--picture", metavar="PATH", help="single frame to write, .png")
+    parser.add_argument("--video", metavar="PATH", help="film to write, .mp4 or .gif")
+    parser.add_argument("--picture", metavar="PATH", help="picture to write, .png")
     parser.add_argument("--seed", type=integer(0), default=0, help="seed of episode and actions")
     parser.add_argument(
         "--steps",
         type=integer(0),
-        help="length of the clip (default: an episode) or steps before the picture [env steps]",
+        help="length of the film (default: an episode) or steps before the picture [env steps]",
     )
     args = parser.parse_args(argv)
     if (args.video or args.picture) and not args.id:
         parser.error("--video and --picture need an id")
     if args.video and args.picture:
-        parser.error("--video and --picture exclude each other")
+        parser.error("--video and --picture cannot go together")
     for path, endings in ((args.video, (".mp4", ".gif")), (args.picture, (".png",))):
         if path and not path.lower().endswith(endings):
             parser.error(f"{path} must end in {' or '.join(endings)}")

@@ -52,8 +52,9 @@ class Task(gym.Wrapper):
 
     def __init__(self, domain, task, frame_skip, render_mode=None, pixels=False):
         if task not in SUITE.get(domain, ()):
-            hint = ", ".join(near(f"dmc-{domain}-{task}-v0")) or ", ".join(SUITE)
-            raise UserError(f"dm_control has no task {task} in a domain {domain}; close: {hint}")
+            ids = " or ".join(near(f"dmc-{domain}-{task}-v0"))
+            hint = f"did you mean {ids}?" if ids else f"its domains are {', '.join(SUITE)}"
+            raise UserError(f"dm_control has no task {task} in a domain {domain}; {hint}")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render mode {render_mode} is not offered; use rgb_array")
         gl.load("mujoco")

@@ -50,7 +50,7 @@ def flatten(env, env_id):
     if isinstance(space, Box) and (pictures or len(space.shape) == 1):
         return env
     if pictures:
-        hint = "pictures are learned from alone, as the whole observation"
+        hint = "a picture must be the whole observation"
         raise UserError(f"{env_id} has observations {space}; {hint}")
     if not space.is_np_flattenable:
         raise UserError(f"{env_id} has observations {space}, which have no fixed size")
@@ -81,11 +81,11 @@ class KeepEntries(TransformObservation):
     def __init__(self, env, entries):
         space, entries = _box(env), list(entries)
         if len(space.shape) != 1:
-            hint = "take gymnasium.wrappers.FlattenObservation first"
+            hint = "use gymnasium.wrappers.FlattenObservation first"
             raise UserError(f"observations of shape {space.shape} are not flat; {hint}")
         size = space.shape[0]
         if not entries or not all(0 <= entry < size for entry in entries):
-            raise UserError(f"entries {entries} of an observation with entries 0 to {size - 1}")
+            raise UserError(f"entries {entries} do not exist; there are entries 0 to {size - 1}")
         RecordConstructorArgs.__init__(self, entries=entries)
         kept = Box(space.low[entries], space.high[entries], dtype=space.dtype)
         TransformObservation.__init__(self, env, lambda obs: obs[entries], kept)
@@ -119,7 +119,7 @@ class DropObservation(_RandomView):
 
     def __init__(self, env, probability, hold=False):
         if not 0 <= probability <= 1:
-            raise UserError(f"the probability to drop an observation is {probability}")
+            raise UserError(f"a probability must be from 0 to 1, not {probability}")
         super().__init__(env, probability=probability, hold=hold)
         self.probability, self.hold, self.shown = probability, hold, None
         space = _box(env)
@@ -154,8 +154,8 @@ class NoisyObservation(_RandomView):
             raise UserError(f"noise is added to real numbers, not to {space.dtype}")
         std = np.asarray(std, np.float64)
         if std.shape not in ((), space.shape) or not (std >= 0).all():
-            words = f"one number or {space.shape} of them, at least 0, not {std.tolist()}"
-            raise UserError(f"the standard deviation of noise has to be {words}")
+            words = f"one number, or an array of shape {space.shape}, at least 0"
+            raise UserError(f"the standard deviation of noise must be {words}, not {std.tolist()}")
         super().__init__(env, std=std.tolist())
         self.std = std
         self.observation_space = Box(-np.inf, np.inf, space.shape, space.dtype)
@@ -167,8 +167,8 @@ class NoisyObservation(_RandomView):
 
 def _box(env):
     if not isinstance(env.observation_space, Box):
-        hint = "take gymnasium.wrappers.FlattenObservation first"
-        raise UserError(f"observations {env.observation_space} are no Box; {hint}")
+        hint = "use gymnasium.wrappers.FlattenObservation first"
+        raise UserError(f"observations {env.observation_space} are not a Box; {hint}")
     return env.observation_space
 
 
@@ -245,7 +245,7 @@ class Pictures(gym.Wrapper):
         channels = len(before) // self.frame_stack  # of one frame
         if self.frame_stack > 1 and (self.obs[:-channels] != before[channels:]).any():
             hint = "put FrameStackObservation around the other wrappers"
-            raise UserError(f"{self.spec.id}: observations are no stacks of frames; {hint}")
+            raise UserError(f"{self.spec.id}: observations are not stacks of frames; {hint}")
         return self.obs, *others
 
 
@@ -342,8 +342,8 @@ class SeededEpisodes(gym.Wrapper):
             self.step(action)
         if self.checksum != state["checksum"]:
             say_once(
-                f"{self._where()}: not repeated to the last bit (another machine or version?); "
-                "the run goes on, but is not the same as without the break"
+                f"{self._where()}: this episode differs when played again (another machine or "
+                "version?); the run goes on, but not exactly as without the break"
             )
 
     def check_shapes(self, state):

@@ -77,7 +77,7 @@ LATER = {
     "--env-id toy_envs:ToyDiscrete-v0": "a flat, continuous, bounded Box is needed",
     "--env-id toy_envs:ToyWhole-v0": "a flat, continuous, bounded Box is needed",
     "--env-id toy_envs:ToyUnbounded-v0": "a flat, continuous, bounded Box is needed",
-    "--env-id toy_envs:ToyMixed-v0": "pictures are learned from alone",
+    "--env-id toy_envs:ToyMixed-v0": "a picture must be the whole observation",
     "--env-id toy_envs:ToySequence-v0": "which have no fixed size",
     "--env-id toy_envs:ToyRaises-v0": "cannot be made: RuntimeError: no licence for this simulator",
     "--device quantum": "--device quantum is not available",

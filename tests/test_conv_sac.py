@@ -582,7 +582,7 @@ def test_what_it_cannot_learn_from_is_refused_in_one_line(env_id, more, words, t
 def test_frames_that_are_no_stack_are_refused_in_one_line(tmp_path):
     ended = run("conv_sac", tiny("conv_sac", env=HERE + "NoStack-v0"), tmp_path)
     assert ended.code == 2
-    assert "NoStack-v0: observations are no stacks of frames; put" in ended.err.splitlines()[-1]
+    assert "NoStack-v0: observations are not stacks of frames; put" in ended.err.splitlines()[-1]
     assert "Traceback" not in ended.err
 
 

@@ -125,7 +125,7 @@ def test_a_setting_with_which_a_run_fails_is_passed_over(tmp_path):
     assert (code, len(TRIAL.findall(out))) == (2, 2)
     assert [value for _, value, _ in TRIAL.findall(out)] == ["cut short", "cut short"]
     assert err.count("the simulator fell over") == 2
-    assert "no trial came to its end" in err.splitlines()[-1]
+    assert "no trial finished" in err.splitlines()[-1]
 
 
 BAD = {
@@ -133,7 +133,7 @@ BAD = {
     "no environment": (["--env-id", "pendulm-p-v0"], "", "unknown environment 'pendulm-p-v0'"),
     "no space": (["--space", "nowhere.txt"], "", "nowhere.txt: No such file"),
     "no trials": (["--trials", "0"], "", "--trials: must be a whole number at least 1"),
-    "an option of the search": (["--", "--seed", "3"], "", "--seed after -- has no effect"),
+    "an option of the search": (["--", "--seed", "3"], "", "--seed after -- is not allowed"),
     "an option that no run knows": (["--", "--gian", "3"], "", "unrecognized arguments: --gian"),
     "an option of the space, too": ([], "--gian log 1 2", "unrecognized arguments: --gian"),
 }
