@@ -126,9 +126,9 @@ class Bumps(gym.Env, EzPickle):
             {"layout", "bumps", "gripper"} if self.task == "normal-test" else {"bumps", "gripper"}
         )
         if not set(options) <= known:
-            raise UserError(f"bumps: reset takes {sorted(known)}, not {sorted(options)}")
+            raise UserError(f"bumps: reset options are {sorted(known)}, not {sorted(options)}")
         if options.get("layout", 1) not in (1, 2, 3):
-            raise UserError(f"bumps: layout must be 1, 2 or 3, not {options['layout']!r}")
+            raise UserError(f"bumps: layout is 1, 2 or 3, not {options['layout']!r}")
         draw = self._draw_test if self.task == "normal-test" else self._draw_free
         bump1, bump2, gripper = draw(options.get("layout"))
         bump1, bump2 = options.get("bumps", (bump1, bump2))
