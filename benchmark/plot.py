@@ -517,17 +517,20 @@ def save(figure, path):
 # ---- 5. Table ----
 
 
+ENOUGH = 5  # seeds for an interval; the range of fewer is in the table anyway
+
+
 def make_table(panels, styles, bars, iqm, resamples):
     """Markdown: final returns with their spread, one row per environment and algorithm."""
     head = ["environment", "algorithm", "final return", "95 % interval", "std", "min", "max"]
     head += ["seeds", "steps", "minutes"]
-    rows = []
+    rows, interval_at = [], head.index("95 % interval")
     for env_id, panel in panels.items():
         for label in (label for label in styles if label in panel):
             runs = panel[label]
             final = np.array([run.final() for run in runs])
             low, high = bootstrap(final[:, None], resamples)
-            interval = f"{low[0]:.1f} to {high[0]:.1f}" if len(runs) > 1 else "-"
+            interval = f"{low[0]:.1f} to {high[0]:.1f}" if len(runs) >= ENOUGH else "-"
             std = f"{final.std(ddof=1):.1f}" if len(runs) > 1 else "-"
             steps = max(run.step[-1] for run in runs)
             minutes = np.mean([run.seconds[-1] for run in runs]) / 60
@@ -535,9 +538,13 @@ def make_table(panels, styles, bars, iqm, resamples):
             rows.append([*row, f"{final.max():.1f}", len(runs), f"{steps:,.0f}", f"{minutes:.1f}"])
         for name, value in bars.get(env_id, []):
             rows.append([env_id, f"*{name}*", f"{value:.1f}", *["-"] * 7])
-    text = markdown(head, rows)
-    text += "\nFinal return: mean over seeds of the mean evaluation in the last tenth of each run. "
-    text += "Interval: bootstrap over seeds; std: between seeds. Minutes: from process start.\n"
+    text = "Interval: bootstrap over seeds; std: between seeds. Minutes: from process start.\n"
+    if all(row[interval_at] == "-" for row in rows):
+        for row in [head, *rows]:
+            del row[interval_at]
+        text = "Std: between seeds. Minutes: from process start.\n"
+    mean = "Final return: mean over seeds of the mean evaluation in the last tenth of each run."
+    text = f"{markdown(head, rows)}\n{mean} {text}"
     if iqm:
         tasks, _, result = iqm
         rows = []

@@ -483,14 +483,28 @@ def test_figures_come_as_png_and_svg_and_a_table(drawn):
     assert "</svg>" in (drawn / "curves-steps.svg").read_text()
 
 
+def table_cells(table, start):
+    row = next(line for line in table.splitlines() if line.startswith(start))
+    return [cell.strip() for cell in row.split("|")[1:-1]]
+
+
 def test_the_table_has_final_returns_with_spread(drawn):
     table = (drawn / "curves.md").read_text()
-    row = next(line for line in table.splitlines() if line.startswith("| pendulum-p-v0 | rsac |"))
-    cells = [cell.strip() for cell in row.split("|")[1:-1]]
-    assert cells[2] == "-200.0"
-    assert cells[4:] == ["100.0", "-300.0", "-100.0", "3", "200", "0.1"]
-    low, high = map(float, cells[3].split(" to "))
-    assert -300 <= low < -200 < high <= -100
+    cells = table_cells(table, "| pendulum-p-v0 | rsac |")
+    assert cells[2:] == ["-200.0", "100.0", "-300.0", "-100.0", "3", "200", "0.1"]
+    assert "interval" not in table.lower(), "three seeds are too few for one"
+
+
+def test_five_seeds_have_an_interval(tmp_path):
+    for seed, last in enumerate([-100, -150, -200, -250, -300]):
+        write_run(tmp_path, f"a-v0__rsac__{seed}", [-1000, last])
+    write_run(tmp_path, "a-v0__sac__0", [-1000, -900])
+    panels = plot.make_panels(read(tmp_path)[0])
+    table = plot.make_table(panels, {"rsac": None, "sac": None}, {}, None, 500)
+    assert table_cells(table, "| environment |")[3] == "95 % interval"
+    low, high = map(float, table_cells(table, "| a-v0 | rsac |")[3].split(" to "))
+    assert -300 < low < -200 < high < -100
+    assert table_cells(table, "| a-v0 | sac |")[3] == "-"
 
 
 def test_baselines_stand_in_the_table_below_the_curves(drawn):
