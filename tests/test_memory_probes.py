@@ -17,16 +17,14 @@ SOLVED, HELPLESS = 0.8, 0.5
 BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4, "CueRecall50": 4}
 BEST |= {"Velocity": 7, "Position": 7, "HiddenConstant": 9}
 STEPS = {"CueRecall20": 6000, "CueRecall50": 20_000}  # 4000 for the others
-# With seed 0, the actor of rtd3.py gets stuck at -1 or 1, where tanh has no gradient. Seeds 1 and 2
-# solve it.
-SEEDS = {("rtd3", "CueRecall50"): 1}  # 0 for the others
+# All with seed 0. With seed 1, the actor of rtd3.py gets stuck at -1 or 1, where
+# tanh has no gradient, in CueRecall50. With seed 3 it does not.
 
 
 def learn(script, probe, tmp_path, monkeypatch):
     """The last evaluation's mean return as a share of the best one; the first that solves the probe
     ends the run."""
     module, steps = importlib.import_module(script), STEPS.get(probe, 4000)
-    seed = SEEDS.get((script, probe), 0)
 
     class UntilSolved(Run):
         def running(self, global_step):
@@ -35,7 +33,7 @@ def learn(script, probe, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "Run", UntilSolved)
     text = f"--env-id probes:{probe}-v0 --total-steps {steps} --eval-every 500 --num-threads 1"
-    text += f" --seed {seed} --eval-episodes 40 --run-dir {tmp_path / 'run'}"
+    text += f" --seed 0 --eval-episodes 40 --run-dir {tmp_path / 'run'}"
     assert not module.main(module.parse_args(text.split()))
     return read_curve(tmp_path / "run" / "progress.csv")["eval_return_mean"][-1] / BEST[probe]
 
