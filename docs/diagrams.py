@@ -490,13 +490,9 @@ def choice(names, env_ids):
     return figure
 
 
-ALONE = ("pendulum-va-v0",)
+ALONE = ("pendulum-p-v0",)
 CHOICES = {
     "start_times": ({"rsac": ("rsac.py", BLUE), "rsac-aligned": ("all at one time", RED)}, ALONE),
-    "gradient": (
-        {"rsac": ("rsac.py", BLUE), "rsac-bug-no-gradient": ("context without gradient", RED)},
-        ALONE,
-    ),
     "layernorm": ({"rsac": ("rsac.py", BLUE), "rsac-no-layernorm": ("no LayerNorm", RED)}, ALONE),
     "who_trains": (
         {
@@ -504,7 +500,7 @@ CHOICES = {
             "rsac_sharing-both-losses": ("one memory, trained by both losses", GREY),
             "rsac_sharing": ("rsac_sharing.py", RED),
         },
-        ("pendulum-va-v0", "dmc-cartpole-swingup-va-v0"),
+        ALONE,
     ),
 }
 
