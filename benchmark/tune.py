@@ -139,7 +139,7 @@ def main(args):
     best = study.best_trial
     for name in ("optimization_history", "intermediate_values", "param_importances", "slice"):
         getattr(plots, f"plot_{name}")(study)
-        pyplot.savefig(f"{args.log_dir}/{name}.png")
+        pyplot.savefig(f"{args.log_dir}/{name}.png", bbox_inches="tight")
     print(f"best: trial {best.number}, {best.value:.1f}; plots are in {args.log_dir}")
     found = ["--env-id", args.env_id, *args.options, *words_of(best.params)]
     print(shlex.join(["python", args.script, *found]))
