@@ -41,6 +41,7 @@ ENV_IDS = (
     "car-v0",
     "car-p-v0",
     "bumps-normal-test-v0",
+    "pbc-bumps-normal-pomdp-v0",
     "pendulum-flicker-v0",
     "pendulum-noise-v0",
     "pendulum-delay-v0",
