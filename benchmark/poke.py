@@ -1,6 +1,6 @@
 """Writes a recurrent policy as JSON for docs/poke.md, the page where it runs in the browser.
 
-    python -m benchmark.poke policies/pendulum-p-v0__rsac_sharing.pt --out docs/poke/pendulum.json
+    python -m benchmark.poke policies/pendulum-p-v0__rsac.pt --out docs/poke/pendulum.json
 
 The file holds the weights of the actor; a linear readout, as in benchmark.readout, of what the
 environment hides; and mean returns: with all of the memory, with a memory that is empty before

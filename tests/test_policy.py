@@ -17,6 +17,7 @@ from common.policy import load
 from envs.wrappers import make_seeds
 
 SHIPPED = sorted((ROOT / "policies").glob("*.pt"))
+POLICY = ROOT / "policies" / "pendulum-p-v0__rsac.pt"
 
 
 def play(policy, name, seeds):
@@ -172,7 +173,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_gives_one_line_and_exit_code_2(case, tmp_path):
     words, says = BAD[case]
-    places = {"SHIPPED": str(SHIPPED[0]), "OUT": str(tmp_path / "out")}
+    places = {"SHIPPED": str(POLICY), "OUT": str(tmp_path / "out")}
     command = [sys.executable, "-m", "benchmark.export", *(places.get(x, x) for x in words)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
@@ -198,8 +199,7 @@ def test_every_shipped_policy_is_small_and_its_origin_is_in_the_table():
 
 
 def test_the_shipped_policy_swings_the_pendulum_up(tmp_path):
-    path = ROOT / "policies" / "pendulum-p-v0__rsac.pt"
-    told = evaluated("rsac", path, tmp_path, "--eval-episodes", 20)
+    told = evaluated("rsac", POLICY, tmp_path, "--eval-episodes", 20)
     assert told["episodes"] == 20
     assert told["return_mean"] > -200
 
@@ -216,6 +216,6 @@ def test_the_python_example_of_the_page_of_policies_swings_the_pendulum_up():
 
 
 def test_a_run_cannot_go_on_from_an_exported_policy(tmp_path):
-    ended = run("rsac", ["--resume", SHIPPED[0]], tmp_path)
+    ended = run("rsac", ["--resume", POLICY], tmp_path)
     assert ended.code == 2
     assert "holds no run" in ended.err
