@@ -1,0 +1,125 @@
+"""Compares what the critics predict with the returns that follow.
+
+    python -m benchmark.values runs/reacher
+    python -m benchmark.values runs/reacher --at 0 10 30 --episodes 200
+
+Plays episodes with the policy of a run, without exploration. At each step --at it compares, over
+the episodes, the critics' prediction (the lower one, if there are two) with the discounted sum of
+the rewards from there on. Where a time limit ends an episode, the prediction for the last step
+stands for what would have followed. Columns of the table:
+
+    predicted    mean of the predictions [reward]
+    followed     mean of the discounted returns [reward]
+    error        root of the mean squared difference [reward]
+    correlation  of predictions and returns: 1 if the critics know which episodes will go well
+
+Predictions far above what follows are overestimates. SAC and RSAC also count the entropy of later
+actions, so theirs may be higher by about alpha x entropy / (1 - gamma).
+"""
+
+import numpy as np
+import torch
+
+from benchmark import open_run
+from common.cli import Parser, integer, run_cli
+from common.errors import UserError
+
+
+def parse_args(argv=None):
+    parser = Parser(__doc__)
+    parser.prog = "python -m benchmark.values"
+    add = parser.add_argument
+    add("run", help="run folder or checkpoint")
+    add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
+    add("--episodes", type=integer(2), default=100, help="episodes to play")
+    add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps to look at")
+    add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of the start states")
+    return parser.parse_args(argv)
+
+
+def play(agent, envs, seeds):
+    """One episode for each environment.
+
+    Returns obs (T, N, obs_dim), action (T, N, action_dim), reward (T, N), terminated (N,) and
+    lengths (N,). After the end of an episode its rows mean nothing.
+    """
+    obs, _ = envs.reset(seed=seeds)
+    hidden, steps = None, []
+    terminated, lengths = np.zeros(len(seeds), bool), np.zeros(len(seeds), int)
+    while (lengths == 0).any():
+        action, hidden = agent.act(obs, hidden, deterministic=True)
+        next_obs, reward, term, trunc, _ = envs.step(action)
+        steps.append((obs.copy(), action, reward))
+        ended = term | trunc
+        terminated[ended & (lengths == 0)] = term[ended & (lengths == 0)]
+        lengths[ended & (lengths == 0)] = len(steps)
+        obs = next_obs
+        if ended.any():
+            obs, _ = envs.reset(options={"reset_mask": ended})
+    return (*(np.stack(x) for x in zip(*steps, strict=True)), terminated, lengths)
+
+
+@torch.no_grad()
+def predict(agent, obs, action):
+    """The critics' lower prediction.  obs (T, N, obs_dim), action (T, N, action_dim) -> (T, N)"""
+    if not hasattr(agent, "critics") or obs.ndim != 3:
+        raise UserError("this tool needs observations that are vectors, and an agent with critics")
+    feat = torch.as_tensor(obs, device=agent.device)
+    if hasattr(agent.critics, "rnn"):
+        feat, _ = agent.critics.rnn((feat / agent.obs_scale).transpose(0, 1))
+        feat = feat.transpose(0, 1)
+    q = agent.critics(feat, torch.as_tensor(action, device=agent.device))
+    q = torch.min(*q) if isinstance(q, tuple) else q
+    return (q * getattr(agent, "reward_scale", 1)).squeeze(-1).cpu().numpy()
+
+
+def returns_to_go(reward, last_value, gamma):
+    """Discounted returns of one episode.
+
+    reward (T,), and what stands for the return from the last step on where a time limit ended the
+    episode, or None where it terminated -> (T,)
+    """
+    returns = np.array(reward, np.float64)
+    if last_value is not None:
+        returns[-1] = last_value
+    for t in range(len(returns) - 2, -1, -1):
+        returns[t] += gamma * returns[t + 1]
+    return returns
+
+
+def main(args):
+    agent, envs = open_run(args.run, "--seed", args.seed, env_id=args.env_id)
+    from common.checkpoint import load_checkpoint
+    from envs.wrappers import make_seeds
+
+    gamma = load_checkpoint(args.run, script=None)["args"]["gamma"]
+    seeds = make_seeds("test", args.seed, count=args.episodes)
+    predicted, followed = [], []  # of each episode, (length,)
+    for first in range(0, args.episodes, envs.num_envs):
+        batch = seeds[first : first + envs.num_envs]
+        batch += batch[:1] * (envs.num_envs - len(batch))  # spare ones play, too
+        obs, action, reward, terminated, lengths = play(agent, envs, batch)
+        q = predict(agent, obs, action)
+        for i in range(min(envs.num_envs, args.episodes - first)):
+            n = lengths[i]
+            last_value = None if terminated[i] else q[n - 1, i]
+            predicted.append(q[:n, i])
+            followed.append(returns_to_go(reward[:n, i], last_value, gamma))
+    envs.close()
+
+    print(f"{args.episodes} episodes, gamma {gamma:g}\n")
+    print("| step | predicted | followed | error | correlation |")
+    print("|---|---|---|---|---|")
+    for at in args.at:
+        pairs = [(p[at], f[at]) for p, f in zip(predicted, followed, strict=True) if at < len(p)]
+        if len(pairs) < 2:
+            raise UserError(f"{len(pairs)} episodes have a step {at}; ask for an earlier one")
+        p, f = np.transpose(pairs)
+        error = np.sqrt(np.square(p - f).mean())
+        varies = min(p.std(), f.std()) > 1e-8
+        correlation = f"{np.corrcoef(p, f)[0, 1]:.2f}" if varies else "-"
+        print(f"| {at} | {p.mean():.4g} | {f.mean():.4g} | {error:.4g} | {correlation} |")
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args())
