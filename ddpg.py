@@ -92,7 +92,8 @@ class ReplayBuffer:
         terminated."""
         rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
         arrays = (self.obs, self.action, self.reward, self.next_obs, self.terminated)
-        return [torch.from_numpy(array[rows]) for array in arrays]
+        batch = [array[rows] for array in arrays]
+        return [torch.from_numpy(array) for array in batch]
 
 
 # ---- 3. Networks ----

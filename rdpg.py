@@ -33,9 +33,9 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
-    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
-    add("--lr", type=number(0), default=2e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
+    add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
     add(
         "--lr-schedule",
         choices=["constant", "linear"],
@@ -45,7 +45,7 @@ def parse_args(argv=None):
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
 
     add = parser.add_argument_group("memory").add_argument
-    add("--sequence-length", type=integer(1), default=128, help="T, steps with a loss [env steps]")
+    add("--sequence-length", type=integer(1), default=64, help="T, steps with a loss [env steps]")
     add("--context-length", type=integer(0), default=200, help="K, steps of context [env steps]")
     add("--rnn-dim", type=integer(1), default=64, help="hidden units of the LSTM")
     inputs = ["obs", "obs-action", "obs-action-reward"]

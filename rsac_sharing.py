@@ -33,9 +33,9 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
-    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
-    add("--lr", type=number(0), default=2e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
+    add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
     add(
         "--lr-schedule",
         choices=["constant", "linear"],
@@ -46,7 +46,7 @@ def parse_args(argv=None):
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
 
     add = parser.add_argument_group("memory").add_argument
-    add("--sequence-length", type=integer(1), default=128, help="T, steps with a loss [env steps]")
+    add("--sequence-length", type=integer(1), default=64, help="T, steps with a loss [env steps]")
     add("--context-length", type=integer(0), default=200, help="K, steps of context [env steps]")
     add("--rnn-dim", type=integer(1), default=64, help="hidden units of the LSTM")
     inputs = ["obs", "obs-action", "obs-action-reward"]
@@ -236,8 +236,8 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(log_prob, q1, q2, alpha):
-    """alpha log pi(a|o) - min Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element."""
-    return alpha * log_prob - torch.min(q1, q2)
+    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7), Q as in `update`, per element."""
+    return alpha * log_prob - (q1 + q2) / 2
 
 
 def alpha_loss(log_alpha, log_prob, target_entropy):
@@ -277,8 +277,11 @@ def update(agent, optimizers, batch, args):
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
         next_action, next_log_prob = agent.actor.sample(feat_target[steps + 1])
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
+        # SAC takes the lower critic, against overestimates. LayerNorm prevents those, too, and then
+        # the lower one is far too low: with each step a little more (docs/defaults.md).
+        next_q = (next_q1 + next_q2) / 2
         # The value of the next step includes its entropy bonus.
-        next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
+        next_value = next_q - alpha * next_log_prob
         y = td_target(reward, terminated, next_value, args.gamma)
     q1, q2 = agent.critics(feat[steps], action)
     qf_loss = critics_loss(q1, q2, y).mean()
