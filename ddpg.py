@@ -90,7 +90,8 @@ class ReplayBuffer:
     def sample(self, batch_size, rng):
         """Steps drawn uniformly: obs (B, obs_dim), action (B, action_dim), reward (B, 1), next_obs,
         terminated."""
-        rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
+        stored = min(self.num_added, self.capacity)
+        rows = rng.integers(stored, size=batch_size)
         arrays = (self.obs, self.action, self.reward, self.next_obs, self.terminated)
         batch = [array[rows] for array in arrays]
         return [torch.from_numpy(array) for array in batch]

@@ -106,7 +106,8 @@ class ReplayBuffer:
         before each: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the M steps of
         the windows that are inside: action (M, action_dim), reward, terminated (M, 1), and `steps`
         (M,), their places in obs.flatten(0, 1). The next observation is one place further on."""
-        rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
+        stored = min(self.num_added, self.capacity)
+        rows = rng.integers(stored, size=batch_size)
         offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + offset * self.num_envs) % self.capacity  # (B, K + T)
         inside = self.place[around] == self.place[rows, None] + offset  # the drawn step's episode
@@ -118,8 +119,7 @@ class ReplayBuffer:
         obs = np.zeros((batch_size, t.max() + 2, self.obs.shape[1]), np.float32)
         obs[b, t] = self.obs[rows]
         obs[b, t + 1] = self.next_obs[rows]
-        steps = (b * obs.shape[1] + t)[learned]
-        rows = rows[learned]
+        rows, steps = rows[learned], (b * obs.shape[1] + t)[learned]
         batch = (obs, self.action[rows], self.reward[rows], self.terminated[rows], steps)
         return [torch.from_numpy(array) for array in batch]
 
@@ -264,9 +264,10 @@ def update(agent, optimizers, batch, args):
     qf_loss.backward()
     optimizers["critics"].step()
 
-    new_action = agent.actor(actor_feat[steps])
-    q1 = agent.critics(qf_feat[steps].detach(), new_action)
-    pi_loss = actor_loss(q1).mean()
+    u = agent.actor.net(actor_feat[steps])  # before tanh
+    q1 = agent.critics(qf_feat[steps].detach(), torch.tanh(u))
+    # Not in the papers: where tanh is flat, the actor would get no gradient and stay there.
+    pi_loss = actor_loss(q1).mean() + 1e-3 * u.square().mean()
     optimizers["actor"].zero_grad()
     # Only the actor learns from this loss: the critic gets no gradients.
     pi_loss.backward(inputs=list(agent.actor.parameters()))

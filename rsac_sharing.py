@@ -108,7 +108,8 @@ class ReplayBuffer:
         before each: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the M steps of
         the windows that are inside: action (M, action_dim), reward, terminated (M, 1), and `steps`
         (M,), their places in obs.flatten(0, 1). The next observation is one place further on."""
-        rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)
+        stored = min(self.num_added, self.capacity)
+        rows = rng.integers(stored, size=batch_size)
         offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + offset * self.num_envs) % self.capacity  # (B, K + T)
         inside = self.place[around] == self.place[rows, None] + offset  # the drawn step's episode
@@ -120,8 +121,7 @@ class ReplayBuffer:
         obs = np.zeros((batch_size, t.max() + 2, self.obs.shape[1]), np.float32)
         obs[b, t] = self.obs[rows]
         obs[b, t + 1] = self.next_obs[rows]
-        steps = (b * obs.shape[1] + t)[learned]
-        rows = rows[learned]
+        rows, steps = rows[learned], (b * obs.shape[1] + t)[learned]
         batch = (obs, self.action[rows], self.reward[rows], self.terminated[rows], steps)
         return [torch.from_numpy(array) for array in batch]
 

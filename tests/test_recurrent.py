@@ -467,8 +467,9 @@ class Reference:
                 total = total + agent.log_alpha.exp().detach() * log_prob
                 total = total - self.value(agent.critics, m, action)
             else:
-                action = torch.tanh(loop_mlp(agent.actor.net, feat))
-                total = total - self.values(agent.critics, m, action)[0]
+                u = loop_mlp(agent.actor.net, feat)
+                total = total - self.values(agent.critics, m, torch.tanh(u))[0]
+                total = total + 1e-3 * (u**2).mean()
         self.entropy_mean = -sum(log_probs) / len(self.steps)
         return total / len(self.steps)
 

@@ -2,9 +2,9 @@
 
 from variant import changed
 
-DRAW = "rows = rng.integers(min(self.num_added, self.capacity), size=batch_size)"
+DRAW = "rows = rng.integers(stored, size=batch_size)"
 SAME_TIME = """\
-stored = np.arange(min(self.num_added, self.capacity))
+stored = np.arange(stored)
         first = np.append(True, self.ended[stored[:-1]])  # with one environment
         time = stored - np.maximum.accumulate(np.where(first, stored, 0))
         rows = rng.choice(np.flatnonzero(time == rng.choice(time)), batch_size)"""

@@ -2,5 +2,5 @@
 
 from variant import changed
 
-DRAW = "        rows = rng.integers(min("
+DRAW = "        rows = rng.integers("
 exec(changed(__file__, (DRAW, "        context = 0\n" + DRAW)))
