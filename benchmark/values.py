@@ -4,7 +4,7 @@
     python -m benchmark.values runs/reacher --at 0 10 30 --episodes 200
 
 Plays episodes with the policy of a run, without exploration. At each step --at it compares, over
-the episodes, the critics' prediction (the lower one, if there are two) with the discounted sum of
+the episodes, the critics' prediction (the mean, if there are two) with the discounted sum of
 the rewards from there on. Where a time limit ends an episode, the prediction for the last step
 stands for what would have followed. Columns of the table:
 
@@ -61,7 +61,7 @@ def play(agent, envs, seeds):
 
 @torch.no_grad()
 def predict(agent, obs, action):
-    """The critics' lower prediction.  obs (T, N, obs_dim), action (T, N, action_dim) -> (T, N)"""
+    """The critics' mean prediction.  obs (T, N, obs_dim), action (T, N, action_dim) -> (T, N)"""
     if not hasattr(agent, "critics") or obs.ndim != 3:
         raise UserError("this tool needs observations that are vectors, and an agent with critics")
     feat = torch.as_tensor(obs, device=agent.device)
@@ -69,7 +69,7 @@ def predict(agent, obs, action):
         feat, _ = agent.critics.rnn((feat / agent.obs_scale).transpose(0, 1))
         feat = feat.transpose(0, 1)
     q = agent.critics(feat, torch.as_tensor(action, device=agent.device))
-    q = torch.min(*q) if isinstance(q, tuple) else q
+    q = (q[0] + q[1]) / 2 if isinstance(q, tuple) else q
     return (q * getattr(agent, "reward_scale", 1)).squeeze(-1).cpu().numpy()
 
 

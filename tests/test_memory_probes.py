@@ -17,8 +17,6 @@ SOLVED, HELPLESS = 0.8, 0.5
 BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4, "CueRecall50": 4}
 BEST |= {"Velocity": 7, "Position": 7, "HiddenConstant": 9}
 STEPS = {"CueRecall20": 6000, "CueRecall50": 20_000}  # 4000 for the others
-# All with seed 0. With seed 1, the actor of rtd3.py gets stuck at -1 or 1, where
-# tanh has no gradient, in CueRecall50. With seed 3 it does not.
 
 
 def learn(script, probe, tmp_path, monkeypatch):
