@@ -236,7 +236,7 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(log_prob, q1, q2, alpha):
-    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7), Q as in `update`, per element."""
+    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7) with the mean Q, per element."""
     return alpha * log_prob - (q1 + q2) / 2
 
 
@@ -277,8 +277,8 @@ def update(agent, optimizers, batch, args):
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
         next_action, next_log_prob = agent.actor.sample(feat_target[steps + 1])
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
-        # SAC takes the lower critic, against overestimates. With LayerNorm we saw none, and the mean
-        # learned faster (docs/defaults.md).
+        # SAC takes the lower critic, against overestimates. With LayerNorm we saw none, and the
+        # mean learned faster (docs/defaults.md).
         next_q = (next_q1 + next_q2) / 2
         # The value of the next step includes its entropy bonus.
         next_value = next_q - alpha * next_log_prob
