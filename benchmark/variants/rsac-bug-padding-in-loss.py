@@ -4,8 +4,7 @@ from variant import changed
 
 REAL_STEPS = (
     """\
-        steps = (b * obs.shape[1] + t)[learned]
-        rows = rows[learned]
+        rows, steps = rows[learned], (b * obs.shape[1] + t)[learned]
         batch = (obs, self.action[rows], self.reward[rows], self.terminated[rows], steps)
 """,
     """\
