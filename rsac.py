@@ -34,7 +34,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
-    add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
+    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
     add(
@@ -47,7 +47,7 @@ def parse_args(argv=None):
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
 
     add = parser.add_argument_group("memory").add_argument
-    add("--sequence-length", type=integer(1), default=64, help="T, steps with a loss [env steps]")
+    add("--sequence-length", type=integer(1), default=128, help="T, steps with a loss [env steps]")
     add("--context-length", type=integer(0), default=200, help="K, steps of context [env steps]")
     add("--rnn-dim", type=integer(1), default=64, help="hidden units of the LSTM")
     inputs = ["obs", "obs-action", "obs-action-reward"]
@@ -205,7 +205,7 @@ class Agent(nn.Module):
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
-        self.register_buffer("obs_scale", torch.ones(obs_dim))
+        self.register_buffer("obs_scale", torch.full((obs_dim,), 0.1))
         self.register_buffer("reward_scale", torch.ones(()))
         self.device = args.device
         self.to(args.device)
@@ -360,11 +360,13 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: the first batch sets the scales of inputs and rewards. Large inputs
-            # would saturate the gates. Alpha starts at 1: it would do nothing beside large rewards,
-            # and small or rare ones would do nothing beside it.
+            # Not in the papers: each input is divided by its largest value in a batch so far. Large
+            # ones would saturate the gates. The first batch sets the scale of rewards. Alpha starts
+            # at 1: it would do nothing beside large rewards, and small or rare ones would do
+            # nothing beside it.
+            largest = batch[0].abs().amax(dim=(0, 1))
+            agent.obs_scale.copy_(agent.obs_scale.maximum(largest))
             if num_updates == 0:
-                agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
                 agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
