@@ -182,7 +182,7 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """A memory and two estimates of the return after `action`; their mean counts."""
+    """A memory and two estimates of the return after `action`; targets take the lower one."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
@@ -238,7 +238,8 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(log_prob, q1, q2, alpha):
-    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7) with the mean Q, per element."""
+    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element. Q is the mean of both
+    critics: with the lower one, as in SAC, it learned slower (docs/defaults.md)."""
     return alpha * log_prob - (q1 + q2) / 2
 
 
@@ -280,11 +281,8 @@ def update(agent, optimizers, batch, args):
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
         next_action, next_log_prob = agent.actor.sample(actor_feat[steps + 1])
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
-        # SAC takes the lower critic, against overestimates. LayerNorm works against them, too, and
-        # beside it the mean learned faster on four tasks (docs/defaults.md).
-        next_q = (next_q1 + next_q2) / 2
         # The value of the next step includes its entropy bonus.
-        next_value = next_q - alpha * next_log_prob
+        next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
         y = td_target(reward, terminated, next_value, args.gamma)
     q1, q2 = agent.critics(qf_feat[steps], action)
     qf_loss = critics_loss(q1, q2, y).mean()

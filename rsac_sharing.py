@@ -236,7 +236,8 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(log_prob, q1, q2, alpha):
-    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7) with the mean Q, per element."""
+    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element. Q is the mean of both
+    critics: with the lower one, as in SAC, it learned slower (docs/defaults.md)."""
     return alpha * log_prob - (q1 + q2) / 2
 
 
@@ -277,11 +278,8 @@ def update(agent, optimizers, batch, args):
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
         next_action, next_log_prob = agent.actor.sample(feat_target[steps + 1])
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
-        # SAC takes the lower critic, against overestimates. LayerNorm works against them, too, and
-        # beside it the mean learned faster on four tasks (docs/defaults.md).
-        next_q = (next_q1 + next_q2) / 2
         # The value of the next step includes its entropy bonus.
-        next_value = next_q - alpha * next_log_prob
+        next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
         y = td_target(reward, terminated, next_value, args.gamma)
     q1, q2 = agent.critics(feat[steps], action)
     qf_loss = critics_loss(q1, q2, y).mean()

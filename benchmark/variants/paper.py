@@ -77,9 +77,6 @@ REWARD_SCALE = (
     "agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))\n",
     "pass  # rewards as they are\n",
 )
-LOWER_CRITIC = (
-    ("next_q = (next_q1 + next_q2) / 2\n", "next_q = torch.min(next_q1, next_q2)\n"),
-    ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n"),
-)
+LOWER_CRITIC = ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n")
 # What all four have, but their networks.
 COMMON = (DEFAULTS, WHOLE_EPISODES, *OBS_SCALE)
