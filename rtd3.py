@@ -48,7 +48,7 @@ def parse_args(argv=None):
     add("--policy-delay", type=integer(1), default=2, help="critic updates per actor update")
 
     add = parser.add_argument_group("memory").add_argument
-    add("--sequence-length", type=integer(1), default=128, help="T, steps with a loss [env steps]")
+    add("--sequence-length", type=integer(1), default=64, help="T, steps with a loss [env steps]")
     add("--context-length", type=integer(0), default=200, help="K, steps of context [env steps]")
     add("--rnn-dim", type=integer(1), default=64, help="hidden units of the LSTM")
     inputs = ["obs", "obs-action", "obs-action-reward"]
