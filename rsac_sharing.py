@@ -33,7 +33,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
-    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
     add(
@@ -203,7 +203,7 @@ class Agent(nn.Module):
         self.critics_target = copy.deepcopy(self.critics)
         self.actor = Actor(obs_dim, action_dim, args)
         self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
-        self.register_buffer("obs_scale", torch.full((obs_dim,), 0.1))
+        self.register_buffer("obs_scale", torch.ones(obs_dim))
         self.register_buffer("reward_scale", torch.ones(()))
         self.device = args.device
         self.to(args.device)
@@ -236,8 +236,7 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(log_prob, q1, q2, alpha):
-    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element. Q is the mean of both
-    critics, as in REDQ (arXiv:2101.05982v2): with SAC's lower one it learned slower."""
+    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7) with the mean Q, per element."""
     return alpha * log_prob - (q1 + q2) / 2
 
 
@@ -278,8 +277,11 @@ def update(agent, optimizers, batch, args):
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
         next_action, next_log_prob = agent.actor.sample(feat_target[steps + 1])
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
+        # SAC takes the lower critic, against overestimates. LayerNorm works against them, too, and
+        # beside it the mean learned faster on four tasks (docs/defaults.md).
+        next_q = (next_q1 + next_q2) / 2
         # The value of the next step includes its entropy bonus.
-        next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
+        next_value = next_q - alpha * next_log_prob
         y = td_target(reward, terminated, next_value, args.gamma)
     q1, q2 = agent.critics(feat[steps], action)
     qf_loss = critics_loss(q1, q2, y).mean()
@@ -356,13 +358,11 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: each input is divided by its largest value in a batch so far. Large
-            # ones would saturate the gates. The first batch sets the scale of rewards. Alpha starts
-            # at 1: it would do nothing beside large rewards, and small or rare ones would do
-            # nothing beside it.
-            largest = batch[0].abs().amax(dim=(0, 1))
-            agent.obs_scale.copy_(agent.obs_scale.maximum(largest))
+            # Not in the papers: the first batch sets the scales of inputs and rewards. Large inputs
+            # would saturate the gates. Alpha starts at 1: it would do nothing beside large rewards,
+            # and small or rare ones would do nothing beside it.
             if num_updates == 0:
+                agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
                 agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1

@@ -33,7 +33,7 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
-    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
+    add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
     add(
@@ -194,7 +194,7 @@ class Agent(nn.Module):
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.exploration_noise = args.exploration_noise
-        self.register_buffer("obs_scale", torch.full((obs_dim,), 0.1))
+        self.register_buffer("obs_scale", torch.ones(obs_dim))
         self.device = args.device
         self.to(args.device)
 
@@ -337,10 +337,10 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: each input is divided by its largest value in a batch so far. Large
-            # ones would saturate the gates.
-            largest = batch[0].abs().amax(dim=(0, 1))
-            agent.obs_scale.copy_(agent.obs_scale.maximum(largest))
+            # Not in the papers: the first batch sets the scale of the inputs. Large ones would
+            # saturate the gates.
+            if num_updates == 0:
+                agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
             delayed_too = (num_updates + 1) % args.policy_delay == 0
             run.add_losses(global_step, update(agent, optimizers, batch, args, delayed_too))
             num_updates += 1

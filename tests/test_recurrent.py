@@ -423,6 +423,11 @@ class Reference:
         heads = [critics.qf1] if self.script == "rdpg" else [critics.qf1, critics.qf2]
         return [loop_mlp(head, inputs)[0] for head in heads]
 
+    def value(self, critics, m, action, later=0):
+        """What counts: the mean with entropy, else the lower one."""
+        values = self.values(critics, m, action, later)
+        return sum(values) / len(values) if self.entropy else min(values)
+
     def next_action(self, m):
         """What the target takes at the next observation, and its log-probability."""
         agent, noise = self.agent, self.noises[0][m]
@@ -441,7 +446,7 @@ class Reference:
         for m in range(len(self.steps)):
             with torch.no_grad():
                 action, log_prob = self.next_action(m)
-                value = min(self.values(self.agent.critics_target, m, action, 1))
+                value = self.value(self.agent.critics_target, m, action, 1)
                 y = self.reward[m, 0]
                 if self.entropy:
                     y = y / self.agent.reward_scale
@@ -460,7 +465,7 @@ class Reference:
                 action, log_prob = loop_gaussian(agent.actor, feat, self.noises[1][m])
                 log_probs.append(log_prob.detach())
                 total = total + agent.log_alpha.exp().detach() * log_prob
-                total = total - sum(self.values(agent.critics, m, action)) / 2
+                total = total - self.value(agent.critics, m, action)
             else:
                 u = loop_mlp(agent.actor.net, feat)
                 total = total - self.values(agent.critics, m, torch.tanh(u))[0]

@@ -70,13 +70,16 @@ AGENT = "class Agent(nn.Module):\n"
 ONE_MEMORY = (AGENT, NETWORKS + AGENT)
 OWN_MEMORIES = (AGENT, NETWORKS + TWO_CRITICS + AGENT)
 OBS_SCALE = (
-    ("torch.full((obs_dim,), 0.1)", "torch.ones(obs_dim)"),
-    ("agent.obs_scale.copy_(agent.obs_scale.maximum(largest))\n", "# inputs as they are\n"),
+    "agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))\n",
+    "pass  # inputs as they are\n",
 )
 REWARD_SCALE = (
     "agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))\n",
     "pass  # rewards as they are\n",
 )
-LOWER_CRITIC = ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n")
+LOWER_CRITIC = (
+    ("next_q = (next_q1 + next_q2) / 2\n", "next_q = torch.min(next_q1, next_q2)\n"),
+    ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n"),
+)
 # What all four have, but their networks.
-COMMON = (DEFAULTS, WHOLE_EPISODES, *OBS_SCALE)
+COMMON = (DEFAULTS, WHOLE_EPISODES, OBS_SCALE)

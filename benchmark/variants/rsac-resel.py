@@ -12,7 +12,7 @@ from variant import changed
 DEFAULTS = (
     "    return parser.parse(argv)\n",
     """\
-    parser.set_defaults(lr=1e-3, lr_schedule="constant", tau=0.005)
+    parser.set_defaults(lr=1e-3, lr_schedule="constant", tau=0.005, gamma=0.99)
     return parser.parse(argv)
 """,
 )
@@ -29,6 +29,7 @@ HEADS = (
     ),
     ("return self.qf1(feat), self.qf2(feat)\n", "return [qf(feat) for qf in self.qfs]\n"),
 )
+LOWER = ("next_q = (next_q1 + next_q2) / 2\n", "next_q = torch.min(next_q1, next_q2)\n")
 TARGET = (
     "next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)\n",
     """\
@@ -95,5 +96,5 @@ def make_optimizers(agent, args):
     ),
 )
 
-CHANGES = [DEFAULTS, *HEADS, TARGET, CRITICS_LOSS, ACTOR_LOSS, *EVERY_SECOND, *RATES]
+CHANGES = [DEFAULTS, *HEADS, TARGET, LOWER, CRITICS_LOSS, ACTOR_LOSS, *EVERY_SECOND, *RATES]
 exec(changed(__file__, *CHANGES))
