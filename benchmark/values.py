@@ -4,9 +4,9 @@
     python -m benchmark.values runs/reacher --at 0 10 30 --episodes 200
 
 Plays episodes with the policy of a run, without exploration. At each step --at it compares, over
-the episodes, the critics' prediction (the mean, if there are two) with the discounted sum of
-the rewards from there on. Where a time limit ends an episode, the prediction for the last step
-stands for what would have followed. Columns of the table:
+the episodes, the critics' mean prediction with the discounted sum of the rewards from there on.
+Where a time limit ends an episode, the prediction for the last step stands for what would have
+followed. Columns of the table:
 
     predicted    mean of the predictions [reward]
     followed     mean of the discounted returns [reward]
@@ -69,7 +69,7 @@ def predict(agent, obs, action):
         feat, _ = agent.critics.rnn((feat / agent.obs_scale).transpose(0, 1))
         feat = feat.transpose(0, 1)
     q = agent.critics(feat, torch.as_tensor(action, device=agent.device))
-    q = (q[0] + q[1]) / 2 if isinstance(q, tuple) else q
+    q = sum(q) / len(q) if isinstance(q, tuple) else q
     return (q * getattr(agent, "reward_scale", 1)).squeeze(-1).cpu().numpy()
 
 

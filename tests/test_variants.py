@@ -1,15 +1,18 @@
 """Variants: scripts with a few lines replaced, in benchmark/variants."""
 
+import copy
 import csv
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from script_runs import ROOT, tiny
 
 from benchmark import import_script, open_run
+from benchmark.values import predict
 from benchmark.variants import variant
 
 FOLDER = ROOT / "benchmark" / "variants"
@@ -64,3 +67,42 @@ def test_the_paper_s_networks_have_two_layers_and_a_memory_for_each_critic():
     assert torch.equal(q1, new_q1)
     assert not torch.equal(q2, new_q2)
     assert not any(isinstance(x, torch.nn.LayerNorm) for x in agent.modules())
+
+
+def test_resel_s_recipe_has_eight_critics_and_a_slow_memory(tmp_path, capsys):
+    module = import_script("rsac-resel")
+    args = module.parse_args(["--rnn-dim", "8", "--hidden-dims", "6", "5"])
+    args.target_entropy = -2.0
+    torch.manual_seed(0)
+    agent = module.Agent(3, 2, args)
+    assert len(agent.critics.qfs) == 8
+    optimizers = module.make_optimizers(agent, args)
+    rates = {name: [g["lr"] for g in x.param_groups] for name, x in optimizers.items()}
+    assert rates == {"critics": [1e-3, 1e-5], "actor": [pytest.approx(3e-4), 1e-5], "alpha": [1e-4]}
+
+    obs = torch.randn(4, 6, 3)
+    steps = torch.arange(4) * 6 + 2
+    batch = obs, torch.rand(4, 2), torch.randn(4, 1), torch.zeros(4, 1), steps
+    for actor_learns in (False, True):
+        before = copy.deepcopy(agent.state_dict())
+        module.update(agent, optimizers, batch, args, actor_learns)
+        after = agent.state_dict()
+        changed = {name for name, x in after.items() if not torch.equal(x, before[name])}
+        parts = {name.split(".")[0] for name in changed}
+        actor = {"actor", "log_alpha"} if actor_learns else set()
+        assert parts == {"critics", "critics_target"} | actor
+        assert all(f"critics.qfs.{i}.0.weight" in changed for i in range(8))
+        # Adam's first step is as long as the learning rate.
+        if not actor_learns:
+            moved = (after["critics.rnn.weight_hh_l0"] - before["critics.rnn.weight_hh_l0"]).abs()
+            assert moved.max() == pytest.approx(1e-5, rel=0.1)
+
+    obs, action = np.zeros((5, 4, 3), np.float32), np.zeros((5, 4, 2), np.float32)
+    feat, _ = agent.critics.rnn(torch.zeros(4, 5, 3))
+    q = torch.stack(agent.critics(feat, torch.zeros(4, 5, 2))).mean(dim=0)
+    assert np.allclose(predict(agent, obs, action), q[..., 0].T.detach(), atol=1e-6)
+
+    with pytest.raises(SystemExit) as ended:
+        module.parse_args(["--lr-schedule", "linear"])
+    assert ended.value.code == 2
+    assert "must be constant" in capsys.readouterr().err

@@ -1,19 +1,24 @@
-"""rsac.py with the recipe of RESeL (Luo et al. 2024, arXiv:2405.15384), as far as a CPU carries it.
+"""rsac.py with a part of the recipe of RESeL (Luo et al. 2024, arXiv:2405.15384).
 
-As in its code for pybullet: memories learn at 1e-5, the networks after them at 3e-4 (actor) and
-1e-3 (critics). Eight critics; the target takes the lower of two that are drawn anew for each
-update (REDQ, arXiv:2101.05982v2), the actor the mean of all. Actor and alpha learn in every second
-update. Not taken over, since they need a GPU: a Mamba of width 256 in the place of the LSTM, whole
-episodes of 1,000 steps, one update per step, and networks of two layers of 256.
+As in the authors' code for pybullet (FanmingL/Recurrent-Offpolicy-RL, gen_tmuxp_mamba_pomdp.py):
+memories learn at 1e-5, the networks after them at 3e-4 (actor) and 1e-3 (critics). Eight critics;
+the target takes the lower of two that are drawn anew for each update (REDQ, arXiv:2101.05982v2),
+the actor the mean of all. Actor and alpha learn in every second update. All rates are constant.
+Not taken over: a Mamba of width 256 in the place of the LSTM, whole episodes of 1,000 steps, one
+update per step, and networks of two layers of 256.
 """
 
+from paper import LOWER_CRITIC
 from variant import changed
 
 DEFAULTS = (
     "    return parser.parse(argv)\n",
     """\
     parser.set_defaults(lr=1e-3, lr_schedule="constant", tau=0.005, gamma=0.99)
-    return parser.parse(argv)
+    args = parser.parse(argv)
+    if args.lr_schedule != "constant":
+        parser.error("this variant has several learning rates: --lr-schedule must be constant")
+    return args
 """,
 )
 HEADS = (
@@ -27,9 +32,9 @@ HEADS = (
         self.qfs = nn.ModuleList([mlp(input_dim, args.hidden_dims, 1) for _ in range(8)])
 """,
     ),
-    ("return self.qf1(feat), self.qf2(feat)\n", "return [qf(feat) for qf in self.qfs]\n"),
+    ("return self.qf1(feat), self.qf2(feat)\n", "return tuple(qf(feat) for qf in self.qfs)\n"),
 )
-LOWER = ("next_q = (next_q1 + next_q2) / 2\n", "next_q = torch.min(next_q1, next_q2)\n")
+LOWER = LOWER_CRITIC[0]  # in the target; not in the loss of the actor
 TARGET = (
     "next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)\n",
     """\
