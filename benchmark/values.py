@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from benchmark import open_run
-from common.cli import Parser, integer, run_cli
+from common.cli import Parser, integer, number, run_cli
 from common.errors import UserError
 
 
@@ -33,6 +33,7 @@ def parse_args(argv=None):
     add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
     add("--episodes", type=integer(2), default=100, help="episodes to play")
     add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps to look at")
+    add("--gamma", type=number(0, 1), help="discount of the returns; that of the run if not set")
     add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of the start states")
     return parser.parse_args(argv)
 
@@ -92,7 +93,9 @@ def main(args):
     from common.checkpoint import load_checkpoint
     from envs.wrappers import make_seeds
 
-    gamma = load_checkpoint(args.run, script=None)["args"]["gamma"]
+    gamma = args.gamma
+    if gamma is None:
+        gamma = load_checkpoint(args.run, script=None)["args"]["gamma"]
     seeds = make_seeds("test", args.seed, count=args.episodes)
     predicted, followed = [], []  # of each episode, (length,)
     for first in range(0, args.episodes, envs.num_envs):

@@ -71,15 +71,16 @@ class KnowsAll:
         return self.known[:steps, :count, None]
 
 
-def test_the_table_compares_the_same_steps(tmp_path, monkeypatch, capsys):
-    run = train("sac", tiny("sac", "--gamma", 0), tmp_path)  # a return is one reward
+@pytest.mark.parametrize(("of_run", "option"), [(0, []), (0.9, ["--gamma", "0"])])
+def test_the_table_compares_the_same_steps(of_run, option, tmp_path, monkeypatch, capsys):
+    run = train("sac", tiny("sac", "--gamma", of_run), tmp_path)  # with 0, a return is one reward
     id_ = env_id("sac")
     _, envs = open_run(run, "--eval-episodes", 10, env_id=id_)
     idle = KnowsAll(torch.zeros(7, 10))
     _, _, reward, _, lengths = values.play(idle, envs, make_seeds("test", 0, count=10))
     known = torch.from_numpy(reward.astype(np.float32))
     monkeypatch.setattr(values, "open_run", lambda *_, **__: (KnowsAll(known + 2), envs))
-    words = [str(run), "--episodes", "10", "--at", "0", "3", "--env-id", id_]
+    words = [str(run), "--episodes", "10", "--at", "0", "3", "--env-id", id_, *option]
     values.main(values.parse_args(words))
     report, _, _, _, *rows = capsys.readouterr().out.splitlines()
     assert report == "10 episodes, gamma 0"
