@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmark import find_script, read_curve
 from benchmark.plot import collect, markdown, read_baselines, read_runs
-from common.checkpoint import write_file
+from common.checkpoint import load_checkpoint, write_file
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -71,7 +71,8 @@ def evaluate_run(folder, episodes):
     env_id, algorithm, seed = folder.name.split("__")[:3]
     curve = read_curve(folder / "progress.csv")
     last_fifth = curve["global_step"] >= 0.8 * curve["global_step"][-1]
-    command = [sys.executable, find_script(algorithm), "--evaluate", folder, "--seed", TEST_SEED]
+    script = find_script(load_checkpoint(folder, script=None)["script"])  # algorithm: with its tag
+    command = [sys.executable, script, "--evaluate", folder, "--seed", TEST_SEED]
     command += ["--eval-episodes", episodes]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:

@@ -60,7 +60,7 @@ def test_a_task_without_floor_or_bound_has_dashes():
 
 def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path, capsys):
     runs, out = tmp_path / "runs", tmp_path / "results"
-    name = "pendulum-v0__sac__0"
+    name = "pendulum-v0__sac-of-a-tag__0"
     argv = tiny("sac", env="pendulum-v0")
     train("sac", argv, tmp_path, f"{name}__now")
     unfinished = train("sac", argv, tmp_path, "pendulum-v0__sac__1__now")
