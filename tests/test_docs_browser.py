@@ -44,7 +44,10 @@ def test_every_formula_is_laid_out_by_the_browser_and_none_is_left_as_latex(brow
 
 def test_the_built_page_lets_a_policy_run_and_is_a_film_without_javascript(browser, site):
     page, trouble = open_page(browser, site / "poke.html")
-    page.wait_for_function("poke.shown.length > 0 && poke.shown.every(play => play.count > 5)")
+    page.wait_for_function("poke.shown.length > 0")
+    for i in range(page.evaluate("poke.shown.length")):  # each plays while it is in view
+        page.locator(".poke-scene").nth(i).scroll_into_view_if_needed()
+        page.wait_for_function(f"poke.shown[{i}].count > 5")
     assert page.locator(".poke canvas").count() == 2 * page.evaluate("poke.shown.length")
     assert page.locator("article img").count() == 0
     assert "input_scale" not in page.locator("article").inner_text()  # the weights are not text
