@@ -69,7 +69,7 @@ def test_the_paper_s_networks_have_two_layers_and_a_memory_for_each_critic():
     assert not any(isinstance(x, torch.nn.LayerNorm) for x in agent.modules())
 
 
-def test_resel_s_recipe_has_eight_critics_and_a_slow_memory(tmp_path, capsys):
+def test_resel_s_recipe_has_eight_critics_and_a_slow_memory(capsys):
     module = import_script("rsac-resel")
     args = module.parse_args(["--rnn-dim", "8", "--hidden-dims", "6", "5"])
     args.target_entropy = -2.0
@@ -92,8 +92,7 @@ def test_resel_s_recipe_has_eight_critics_and_a_slow_memory(tmp_path, capsys):
         actor = {"actor", "log_alpha"} if actor_learns else set()
         assert parts == {"critics", "critics_target"} | actor
         assert all(f"critics.qfs.{i}.0.weight" in changed for i in range(8))
-        # Adam's first step is as long as the learning rate.
-        if not actor_learns:
+        if not actor_learns:  # Adam's first step is as long as the learning rate
             moved = (after["critics.rnn.weight_hh_l0"] - before["critics.rnn.weight_hh_l0"]).abs()
             assert moved.max() == pytest.approx(1e-5, rel=0.1)
 
