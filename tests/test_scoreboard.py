@@ -92,3 +92,12 @@ def test_the_tables_of_the_pages_are_those_of_the_data():
     assert scoreboard.table(lines) in (ROOT / "docs" / "results.md").read_text()
     assert scoreboard.headline(lines) in (ROOT / "README.md").read_text()
     assert scoreboard.headline(lines) in (ROOT / "docs" / "index.md").read_text()
+
+
+def test_each_row_has_its_curve_and_says_where_it_comes_from():
+    rows = scoreboard.read_rows(scoreboard.RESULTS / "scoreboard.csv")
+    names = {"__".join((row["env_id"], row["algorithm"], row["seed"])) for row in rows}
+    assert len(names) == len(rows)
+    assert names == {file.stem for file in (scoreboard.RESULTS / "curves").glob("*.csv")}
+    text = (scoreboard.RESULTS / "provenance.csv").read_text()
+    assert len(text.splitlines()) == 1 + len(rows)
