@@ -35,6 +35,7 @@ def parse_args(argv=None):
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
     add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
+    add("--tau-average", type=number(0, 1), default=0.002, help="the same for the average policy")
     add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
     add(
         "--lr-schedule",
@@ -187,6 +188,8 @@ class Agent(nn.Module):
         super().__init__()
         self.actor = Actor(obs_dim, action_dim, args)
         self.actor_target = copy.deepcopy(self.actor)
+        # Not in the papers: a slow average of the policy, for evaluations.
+        self.actor_average = copy.deepcopy(self.actor)
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.exploration_noise = args.exploration_noise
@@ -198,8 +201,9 @@ class Agent(nn.Module):
     def act(self, obs, hidden=None, deterministic=False):
         """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], NumPy; hidden state after `obs`"""
         obs = torch.as_tensor(obs, device=self.device) / self.obs_scale
-        feat, hidden = self.actor.rnn(obs[:, None], hidden)  # a sequence of one step
-        action = self.actor(feat[:, 0])
+        actor = self.actor_average if deterministic else self.actor
+        feat, hidden = actor.rnn(obs[:, None], hidden)  # a sequence of one step
+        action = actor(feat[:, 0])
         if not deterministic:
             action += self.exploration_noise * torch.randn_like(action)
         return action.clamp(-1, 1).cpu().numpy(), hidden
@@ -276,6 +280,7 @@ def update(agent, optimizers, batch, args):
     losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q1.mean()}
     soft_update(agent.actor_target, agent.actor, args.tau)
     soft_update(agent.critics_target, agent.critics, args.tau)
+    soft_update(agent.actor_average, agent.actor, args.tau_average)
     return losses
 
 

@@ -36,6 +36,7 @@ def parse_args(argv=None):
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
     add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
+    add("--tau-average", type=number(0, 1), default=0.002, help="the same for the average policy")
     add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
     add(
         "--lr-schedule",
@@ -202,6 +203,8 @@ class Agent(nn.Module):
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()
         self.actor = Actor(obs_dim, action_dim, args)
+        # Not in the papers: a slow average of the policy, for evaluations.
+        self.actor_average = copy.deepcopy(self.actor)
         self.critics = Critics(obs_dim, action_dim, args)
         self.critics_target = copy.deepcopy(self.critics)
         self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
@@ -214,8 +217,9 @@ class Agent(nn.Module):
     def act(self, obs, hidden=None, deterministic=False):
         """obs (N, obs_dim) -> action (N, action_dim) in [-1, 1], NumPy; hidden state after `obs`"""
         obs = torch.as_tensor(obs, device=self.device) / self.obs_scale
-        feat, hidden = self.actor.rnn(obs[:, None], hidden)  # a sequence of one step
-        mean, log_std = self.actor(feat[:, 0])
+        actor = self.actor_average if deterministic else self.actor
+        feat, hidden = actor.rnn(obs[:, None], hidden)  # a sequence of one step
+        mean, log_std = actor(feat[:, 0])
         u = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
         return torch.tanh(u).cpu().numpy(), hidden
 
@@ -280,11 +284,8 @@ def update(agent, optimizers, batch, args):
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
         next_action, next_log_prob = agent.actor.sample(actor_feat[steps + 1])
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
-        # SAC takes the lower critic, against overestimates. LayerNorm works against them, too, and
-        # beside it the mean learned faster on four tasks (docs/defaults.md).
-        next_q = (next_q1 + next_q2) / 2
         # The value of the next step includes its entropy bonus.
-        next_value = next_q - alpha * next_log_prob
+        next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
         y = td_target(reward, terminated, next_value, args.gamma)
     q1, q2 = agent.critics(qf_feat[steps], action)
     qf_loss = critics_loss(q1, q2, y).mean()
@@ -308,6 +309,7 @@ def update(agent, optimizers, batch, args):
         optimizers["alpha"].step()
 
     soft_update(agent.critics_target, agent.critics, args.tau)
+    soft_update(agent.actor_average, agent.actor, args.tau_average)
     return losses
 
 

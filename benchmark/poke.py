@@ -82,12 +82,13 @@ def weights(agent, action_dim):
     another network than that.
     """
     state = agent.state_dict()
-    owner = "actor" if "actor.rnn.weight_ih_l0" in state else "critics"  # of a shared memory
+    shared = "rnn_average.weight_ih_l0" in state
+    memory = "rnn_average" if shared else "actor_average.rnn"
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    ih, hh, *biases = (state.get(f"{owner}.rnn.{name}_l0") for name in names)
+    ih, hh, *biases = (state.get(f"{memory}.{name}_l0") for name in names)
     if ih is None or len(ih) != 4 * hh.shape[1]:
         raise UserError("the page runs actors with an LSTM; this is another network")
-    values = [value for name, value in state.items() if name.startswith("actor.net.")]
+    values = [value for name, value in state.items() if name.startswith("actor_average.net.")]
     layers = [values[k : k + 4] for k in range(0, len(values), 4)]
     # Of a Gaussian the page needs the mean alone, the first half of the last layer.
     layers[-1] = [x[:action_dim] for x in layers[-1]]

@@ -108,12 +108,31 @@ def test_acting_step_by_step_equals_one_pass_over_the_episode(script):
     _, _, agent, _ = make(script)
     agent.obs_scale[:] = torch.linspace(0.5, 2, OBS)
     obs = np.random.default_rng(0).normal(size=(4, 9, OBS))
-    feat = policy_memory(agent)(torch.from_numpy(obs) / agent.obs_scale)[0]
-    unrolled = torch.tanh(agent.actor(feat)[0]) if "sac" in script else agent.actor(feat)
+    actor = agent.actor_average
+    memory = getattr(actor, "rnn", None) or agent.rnn_average
+    feat = memory(torch.from_numpy(obs) / agent.obs_scale)[0]
+    unrolled = torch.tanh(actor(feat)[0]) if "sac" in script else actor(feat)
     hidden = None
     for t in range(9):
         action, hidden = agent.act(obs[:, t], hidden, deterministic=True)
         np.testing.assert_allclose(action, unrolled[:, t].detach(), atol=1e-12)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_evaluations_play_the_average_and_training_the_newest_policy(script):
+    _, _, agent, _ = make(script)
+    obs = np.random.default_rng(0).normal(size=(4, OBS))
+    averages = [x for name, x in agent.named_children() if name.endswith("_average")]
+    assert averages
+    others = [x for name, x in agent.named_children() if not name.endswith("_average")]
+    for nan, deterministic in ((others, True), (averages, False)):
+        broken = copy.deepcopy(agent)
+        for part, copied in zip(agent.children(), broken.children(), strict=True):
+            for p in copied.parameters() if part in nan else []:
+                p.data.fill_(torch.nan)
+        hidden = broken.act(obs, None, deterministic)[1]
+        assert np.isfinite(broken.act(obs, hidden, deterministic)[0]).all()
+        assert np.isnan(broken.act(obs, None, not deterministic)[0]).all()
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -423,11 +442,6 @@ class Reference:
         heads = [critics.qf1] if self.script == "rdpg" else [critics.qf1, critics.qf2]
         return [loop_mlp(head, inputs)[0] for head in heads]
 
-    def value(self, critics, m, action, later=0):
-        """What counts: the mean with entropy, else the lower one."""
-        values = self.values(critics, m, action, later)
-        return sum(values) / len(values) if self.entropy else min(values)
-
     def next_action(self, m):
         """What the target takes at the next observation, and its log-probability."""
         agent, noise = self.agent, self.noises[0][m]
@@ -446,7 +460,7 @@ class Reference:
         for m in range(len(self.steps)):
             with torch.no_grad():
                 action, log_prob = self.next_action(m)
-                value = self.value(self.agent.critics_target, m, action, 1)
+                value = min(self.values(self.agent.critics_target, m, action, 1))
                 y = self.reward[m, 0]
                 if self.entropy:
                     y = y / self.agent.reward_scale
@@ -465,7 +479,7 @@ class Reference:
                 action, log_prob = loop_gaussian(agent.actor, feat, self.noises[1][m])
                 log_probs.append(log_prob.detach())
                 total = total + agent.log_alpha.exp().detach() * log_prob
-                total = total - self.value(agent.critics, m, action)
+                total = total - sum(self.values(agent.critics, m, action)) / 2
             else:
                 u = loop_mlp(agent.actor.net, feat)
                 total = total - self.values(agent.critics, m, torch.tanh(u))[0]
@@ -492,18 +506,20 @@ class Reference:
             missing = self.entropy_mean - self.args.target_entropy
             loss = agent.log_alpha * missing
             self.descend(loss, [agent.log_alpha])
-        for name, target in agent.named_children():
-            if name.endswith("_target"):
-                online = getattr(agent, name.removesuffix("_target"))
-                for p, q in zip(target.parameters(), online.parameters(), strict=True):
-                    p.data = (1 - self.args.tau) * p.data + self.args.tau * q.data
+        rates = {"target": self.args.tau, "average": self.args.tau_average}
+        for name, follower in agent.named_children():
+            owner, _, kind = name.partition("_")
+            if kind in rates:
+                online = agent.critics.rnn if owner == "rnn" else getattr(agent, owner)
+                for p, q in zip(follower.parameters(), online.parameters(), strict=True):
+                    p.data = (1 - rates[kind]) * p.data + rates[kind] * q.data
         return losses
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize(("length", "context"), [(9, 0), (2, 0), (2, 3)])
 def test_one_update_equals_loops_over_time(script, length, context, monkeypatch):
-    argv = ["--lr", "1e-2", "--tau", "0.3", "--gamma", "0.8"]
+    argv = ["--lr", "1e-2", "--tau", "0.3", "--tau-average", "0.1", "--gamma", "0.8"]
     module, args, agent, optimizers = make(script, *argv)
     agent.obs_scale[:] = torch.linspace(0.5, 2, OBS)
     if script.startswith("rsac"):

@@ -89,7 +89,7 @@ def test_resel_s_recipe_has_eight_critics_and_a_slow_memory(capsys):
         after = agent.state_dict()
         changed = {name for name, x in after.items() if not torch.equal(x, before[name])}
         parts = {name.split(".")[0] for name in changed}
-        actor = {"actor", "log_alpha"} if actor_learns else set()
+        actor = {"actor", "actor_average", "log_alpha"} if actor_learns else set()
         assert parts == {"critics", "critics_target"} | actor
         assert all(f"critics.qfs.{i}.0.weight" in changed for i in range(8))
         if not actor_learns:  # Adam's first step is as long as the learning rate

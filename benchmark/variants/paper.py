@@ -1,11 +1,12 @@
 """What the recurrent scripts have different in Yang & Nguyen 2021 (arXiv:2110.12628v1).
 
 As published with their code: whole episodes, one update per step, two LSTM layers that read the
-observation alone, one memory for the actor and one for each critic, no LayerNorm, and in RSAC the
-lower of two critics. Even so, here time limits are bootstrapped through on every task (theirs were
-stored as terminal on the cart-poles), the memory also runs on during the random steps, the policy
-that acts changes within episodes, episodes are drawn by their lengths and also while they are under
-way, and padding stays out of alpha's loss.
+observation alone, one memory for the actor and one for each critic, no LayerNorm, evaluations of
+the newest policy, and in RSAC the lower of two critics in the actor's loss, too. Even so, here time
+limits are bootstrapped through on every task (theirs were stored as terminal on the cart-poles),
+the memory also runs on during the random steps, the policy that acts changes within episodes,
+episodes are drawn by their lengths and also while they are under way, and padding stays out of
+alpha's loss.
 """
 
 DEFAULTS = (
@@ -13,6 +14,7 @@ DEFAULTS = (
     """\
     parser.set_defaults(total_steps=100_000, eval_every=1000, learning_starts=10_000)
     parser.set_defaults(updates_per_step=1.0, batch_size=10, hidden_dims=[256, 256], tau=0.005)
+    parser.set_defaults(tau_average=1.0)  # evaluations play the newest policy
     parser.set_defaults(lr=3e-4, sequence_length=1000, context_length=0, rnn_dim=256)
     parser.set_defaults(lr_schedule="constant", memory_input="obs", gamma=0.99)
     return parser.parse(argv)
@@ -77,9 +79,6 @@ REWARD_SCALE = (
     "agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))\n",
     "pass  # rewards as they are\n",
 )
-LOWER_CRITIC = (
-    ("next_q = (next_q1 + next_q2) / 2\n", "next_q = torch.min(next_q1, next_q2)\n"),
-    ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n"),
-)
+LOWER_CRITIC = ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n")
 # What all four have, but their networks.
 COMMON = (DEFAULTS, WHOLE_EPISODES, OBS_SCALE)

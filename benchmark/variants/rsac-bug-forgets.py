@@ -2,5 +2,5 @@
 
 from variant import changed
 
-ACT = ("self.actor.rnn(obs[:, None], hidden)", "self.actor.rnn(obs[:, None])")
+ACT = ("actor.rnn(obs[:, None], hidden)", "actor.rnn(obs[:, None])")
 exec(changed(__file__, ACT))

@@ -3,4 +3,4 @@
 from paper import COMMON, LOWER_CRITIC, OWN_MEMORIES, REWARD_SCALE
 from variant import changed
 
-exec(changed(__file__, *COMMON, OWN_MEMORIES, REWARD_SCALE, *LOWER_CRITIC))
+exec(changed(__file__, *COMMON, OWN_MEMORIES, REWARD_SCALE, LOWER_CRITIC))

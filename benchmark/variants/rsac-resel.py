@@ -8,13 +8,13 @@ Not taken over: a Mamba of width 256 in the place of the LSTM, whole episodes of
 update per step, and networks of two layers of 256.
 """
 
-from paper import LOWER_CRITIC
 from variant import changed
 
 DEFAULTS = (
     "    return parser.parse(argv)\n",
     """\
     parser.set_defaults(lr=1e-3, lr_schedule="constant", tau=0.005, gamma=0.99)
+    parser.set_defaults(tau_average=1.0)  # evaluations play the newest policy
     args = parser.parse(argv)
     if args.lr_schedule != "constant":
         parser.error("this variant has several learning rates: --lr-schedule must be constant")
@@ -34,7 +34,6 @@ HEADS = (
     ),
     ("return self.qf1(feat), self.qf2(feat)\n", "return tuple(qf(feat) for qf in self.qfs)\n"),
 )
-LOWER = LOWER_CRITIC[0]  # in the target; not in the loss of the actor
 TARGET = (
     "next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)\n",
     """\
@@ -101,5 +100,5 @@ def make_optimizers(agent, args):
     ),
 )
 
-CHANGES = [DEFAULTS, *HEADS, TARGET, LOWER, CRITICS_LOSS, ACTOR_LOSS, *EVERY_SECOND, *RATES]
+CHANGES = [DEFAULTS, *HEADS, TARGET, CRITICS_LOSS, ACTOR_LOSS, *EVERY_SECOND, *RATES]
 exec(changed(__file__, *CHANGES))

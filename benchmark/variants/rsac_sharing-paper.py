@@ -3,4 +3,4 @@
 from paper import COMMON, LOWER_CRITIC, ONE_MEMORY, REWARD_SCALE
 from variant import changed
 
-exec(changed(__file__, *COMMON, ONE_MEMORY, REWARD_SCALE, *LOWER_CRITIC))
+exec(changed(__file__, *COMMON, ONE_MEMORY, REWARD_SCALE, LOWER_CRITIC))
