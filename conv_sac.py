@@ -40,12 +40,6 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 1e-4 to 1e-3")
-    add(
-        "--lr-schedule",
-        choices=["constant", "linear"],
-        default="constant",
-        help="linear: falls to 0 in the second half",
-    )
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
     add("--feat-dim", type=integer(1), default=50, help="width of the encoder's output")
@@ -366,10 +360,6 @@ def main(args):
         global_step += args.num_envs
 
         # Learn
-        if args.lr_schedule == "linear":
-            lr = args.lr * min(1, max(0, 2 - 2 * global_step / args.total_steps))
-            for optimizer in optimizers.values():
-                optimizer.param_groups[0]["lr"] = lr
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.n_step, args.gamma, rng)
             batch = [x.to(args.device) for x in sample]

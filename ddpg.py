@@ -36,12 +36,6 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.005, help="how far targets move at each update")
     add("--lr", type=number(0), default=3e-4, help="learning rate of Adam, often 1e-4 to 1e-3")
-    add(
-        "--lr-schedule",
-        choices=["constant", "linear"],
-        default="constant",
-        help="linear: falls to 0 in the second half",
-    )
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
     return parser.parse(argv)
 
@@ -260,10 +254,6 @@ def main(args):
         global_step += args.num_envs
 
         # Learn
-        if args.lr_schedule == "linear":
-            lr = args.lr * min(1, max(0, 2 - 2 * global_step / args.total_steps))
-            for optimizer in optimizers.values():
-                optimizer.param_groups[0]["lr"] = lr
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, rng)
             batch = [x.to(args.device) for x in sample]

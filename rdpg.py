@@ -35,15 +35,9 @@ def parse_args(argv=None):
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
     add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
-    add("--tau-average", type=number(0, 1), default=0.002, help="the same for the average policy")
     add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
-    add(
-        "--lr-schedule",
-        choices=["constant", "linear"],
-        default="linear",
-        help="linear: falls to 0 in the second half",
-    )
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
+    add("--tau-average", type=number(0, 1), default=0.002, help="how far the average policy moves")
 
     add = parser.add_argument_group("memory").add_argument
     add("--sequence-length", type=integer(1), default=64, help="T, steps with a loss [env steps]")
@@ -324,10 +318,6 @@ def main(args):
         global_step += args.num_envs
 
         # Learn
-        if args.lr_schedule == "linear":
-            lr = args.lr * min(1, max(0, 2 - 2 * global_step / args.total_steps))
-            for optimizer in optimizers.values():
-                optimizer.param_groups[0]["lr"] = lr
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]

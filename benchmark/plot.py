@@ -36,6 +36,8 @@ BASELINES = "benchmark/results/baselines.csv"
 POINTS = 41  # of the curves across tasks
 # Arguments that may differ between the runs of one line.
 FREE = {"seed", "run_dir", "log_dir", "run_name", "device", "num_threads", "resume", "video"}
+# Where a run was to end changes nothing before it, and --partial compares how far they came.
+FREE |= {"total_steps"}
 
 
 def parse_args(argv=None):
@@ -118,11 +120,7 @@ def read_args(path):
         return None
     if not isinstance(args, dict):
         raise ValueError(f"{path.name} is damaged: it has no arguments")
-    free = FREE
-    if args.get("lr_schedule", "constant") == "constant":
-        # Where a run was to end changes nothing before, and --partial compares how far they came.
-        free = FREE | {"total_steps"}
-    return {name: value for name, value in args.items() if name not in free}
+    return {name: value for name, value in args.items() if name not in FREE}
 
 
 def read_origins(path):

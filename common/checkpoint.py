@@ -13,7 +13,7 @@ import torch
 
 from common.errors import RunError, UserError
 
-VERSION = 2  # of the layout; raised when old files can no longer be read
+VERSION = 3  # of the layout; raised when old files can no longer be read
 MAGIC = b"sha256:"
 NAME = "checkpoint.pt"
 

@@ -42,13 +42,10 @@ def env_id(script, name="Toy"):
 
 
 def tiny(script, *more, total=60, env=None):
-    """A command line for a run of `total` steps that learns after a few of them.
-
-    A learning rate that falls until the last step would make a longer run another run.
-    """
+    """A command line for a run of `total` steps that learns after a few of them."""
     text = (
         f"--total-steps {total} --num-threads 1 --learning-starts 16 --batch-size 3 "
-        "--buffer-size 40 --eval-every 25 --eval-episodes 2 --hidden-dims 6 --lr-schedule constant "
+        "--buffer-size 40 --eval-every 25 --eval-episodes 2 --hidden-dims 6 "
     )
     if script in RECURRENT:
         text += "--rnn-dim 5 --sequence-length 4 --context-length 3 --updates-per-step 1 "

@@ -38,7 +38,6 @@ AT_ONCE = {
     "--tau -0.1": "--tau",
     "--lr -1": "--lr",
     "--lr fast": "--lr: must be a number",
-    "--lr-schedule cosine": "--lr-schedule: invalid choice: 'cosine'",
     "--eval-every 0": "--eval-every",
     "--eval-episodes 0": "--eval-episodes",
     "--evaluate x --resume y": "--evaluate and --resume cannot go together",

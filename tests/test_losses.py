@@ -92,7 +92,6 @@ def run_two_states(script, folder, *options, end="truncated"):
     text = (
         f"--env-id {name}-{end}-v0 --run-dir {folder / 'run'} --total-steps 12 --learning-starts 6 "
         "--updates-per-step 1 --batch-size 32 --buffer-size 1000 --eval-episodes 1 --num-threads 1 "
-        "--lr-schedule constant "
     )
     text += "--n-step 1 " if script == "conv_sac" else "--hidden-dims 8 "
     if script in RECURRENT:
@@ -313,7 +312,8 @@ def test_exploration_noise_has_the_asked_size_and_stays_in_bounds(script):
 def test_a_random_policy_acts_with_its_own_mean_and_standard_deviation(script):
     agent, count = make_agent(script)[2], 3000
     mean, log_std = torch.tensor([[0.3, -0.5], [-1.0, 0.2]])
-    agent.actor.forward = lambda feat: (mean.expand(count, -1), log_std.expand(count, -1))
+    for actor in (agent.actor, getattr(agent, "actor_average", agent.actor)):
+        actor.forward = lambda feat: (mean.expand(count, -1), log_std.expand(count, -1))
     shape = PICTURE if script == "conv_sac" else (OBS_DIM,)
     obs = np.zeros((count, *shape), np.float32)
     u = np.arctanh(agent.act(obs)[0].astype(np.float64))

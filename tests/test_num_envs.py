@@ -145,36 +145,16 @@ def test_training_returns_are_those_of_whole_episodes(tmp_path, monkeypatch):
     assert set(returns) == {1.0, 2.0, 3.0, 4.0}
 
 
-def test_a_linear_learning_rate_ends_at_zero_where_the_last_step_goes_beyond_the_end(
-    tmp_path, monkeypatch
-):
-    module, rates = importlib.import_module("sac"), []
-    real = module.update
-
-    def watched(agent, optimizers, batch, args):
-        rates.append({x["lr"] for optimizer in optimizers.values() for x in optimizer.param_groups})
-        return real(agent, optimizers, batch, args)
-
-    monkeypatch.setattr(module, "update", watched)
-    train("sac", tmp_path, 16, monkeypatch, "--lr-schedule", "linear")
-    assert all(len(each) == 1 for each in rates)
-    rates = [rate for each in rates for rate in each]
-    assert rates == sorted(rates, reverse=True)
-    assert rates[0] > rates[-1] == 0
-
-
 # ---- What the loop takes from the arguments ----
 
 
 def watch(script, folder, monkeypatch, *options):
-    """A run of 40 steps that learns once at each step from 17 on: arguments, batches, and the
-    learning rates of each update."""
-    module, batches, rates = importlib.import_module(script), [], []
+    """The batches of a run of 40 steps that learns once at each step from 17 on."""
+    module, batches = importlib.import_module(script), []
     real = module.update
 
     def watched(agent, optimizers, batch, *rest):
         batches.append(batch)
-        rates.append({g["lr"] for x in optimizers.values() for g in x.param_groups})
         return real(agent, optimizers, batch, *rest)
 
     monkeypatch.setattr(module, "update", watched)
@@ -182,28 +162,14 @@ def watch(script, folder, monkeypatch, *options):
     args = module.parse_args(argv)
     module.main(args)
     assert len(batches) == 24
-    return args, batches, rates
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_linear_learning_rate_falls_in_the_second_half_of_a_run(script, tmp_path, monkeypatch):
-    args, _, rates = watch(script, tmp_path, monkeypatch, "--lr-schedule", "linear")
-    expected = [args.lr] * 4 + [args.lr * (40 - step) / 20 for step in range(21, 41)]
-    assert [len(each) for each in rates] == [1] * 24  # all optimizers have the same
-    assert [rate for each in rates for rate in each] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_constant_learning_rate_stays(script, tmp_path, monkeypatch):
-    args, _, rates = watch(script, tmp_path, monkeypatch)
-    assert rates == [{args.lr}] * 24
+    return batches
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_batches_are_as_large_and_as_long_as_asked_for(script, tmp_path, monkeypatch):
     options = ["--batch-size", 5, "--buffer-size", 1000]
     options += ["--n-step", 2, "--gamma", 0.9] if script == "conv_sac" else []
-    _, batches, _ = watch(script, tmp_path, monkeypatch, *options)
+    batches = watch(script, tmp_path, monkeypatch, *options)
     assert {len(batch[0]) for batch in batches} == {5}
     if script == "conv_sac":  # two steps of reward, one where the episode ends
         discounts = {round(x, 4) for *_, discount in batches for x in discount[:, 0].tolist()}

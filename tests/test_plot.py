@@ -194,12 +194,6 @@ def test_arguments_that_change_no_result_do_not_split_a_line(tmp_path, first, se
     assert told == []
 
 
-def test_where_the_learning_rate_falls_the_planned_steps_are_an_argument_too(tmp_path):
-    linear = {"lr_schedule": "linear"}
-    runs, _ = settings_of_two(tmp_path, linear, linear | {"total_steps": 400})
-    assert [run.algorithm for run in runs] == ["rsac-total_steps=200", "rsac-total_steps=400"]
-
-
 def test_both_lines_are_in_the_table_and_the_argument_is_named(tmp_path):
     settings_of_two(tmp_path / "runs", {"lr": 0.001}, {"lr": 0.002, "seed": 1})
     result = call(tmp_path / "runs", "--out", tmp_path / "out")

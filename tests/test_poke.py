@@ -27,16 +27,18 @@ def export(run, out, episodes=2):
     return json.loads(out.read_text())
 
 
-@pytest.mark.parametrize(("script", "owner"), [("rsac", "actor"), ("rsac_sharing", "critics")])
-def test_the_file_has_the_weights_and_the_return_of_the_policy(script, owner, tmp_path):
+@pytest.mark.parametrize(
+    ("script", "memory"), [("rsac", "actor_average.rnn"), ("rsac_sharing", "rnn_average")]
+)
+def test_the_file_has_the_weights_and_the_return_of_the_policy(script, memory, tmp_path):
     run = train(script, small("pendulum-p-v0"), tmp_path)
     page = export(run, tmp_path / "policy.json", episodes=12)
     state = checkpoint(run)["agent"]
     for name, key in (("ih", "weight_ih_l0"), ("hh", "weight_hh_l0")):
-        assert np.allclose(page["weights"][name], state[f"{owner}.rnn.{key}"], atol=1e-6)
-    bias = state[f"{owner}.rnn.bias_ih_l0"] + state[f"{owner}.rnn.bias_hh_l0"]
+        assert np.allclose(page["weights"][name], state[f"{memory}.{key}"], atol=1e-6)
+    bias = state[f"{memory}.bias_ih_l0"] + state[f"{memory}.bias_hh_l0"]
     assert np.allclose(page["weights"]["bias"], bias, atol=1e-6)
-    *_, last = [name for name in state if name.startswith("actor.net") and "weight" in name]
+    *_, last = [name for name in state if name.startswith("actor_average.net") and "weight" in name]
     mean_row, log_std_row = state[last]
     ((last,), _) = page["weights"]["layers"][-1]
     assert np.allclose(last, mean_row, atol=1e-6)

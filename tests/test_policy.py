@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from docs_site import DOCS, fences
-from script_runs import ROOT, SCRIPTS, checkpoint, env_id, run, tiny, train
+from script_runs import RECURRENT, ROOT, SCRIPTS, checkpoint, env_id, run, tiny, train
 
 from benchmark import export
 from common.checkpoint import load_checkpoint, save_checkpoint
@@ -72,7 +72,9 @@ def test_a_policy_scores_what_evaluate_says(trained, which, tmp_path):
 def test_an_exported_file_holds_what_acts_and_nothing_else(trained):
     script, _, folder, exported = trained
     whole, part = checkpoint(folder), torch.load(exported, weights_only=True)
-    acts = {"rsac_sharing": ("actor.", "critics.rnn."), "conv_sac": ("actor.", "critics.encoder.")}
+    acts = dict.fromkeys(RECURRENT, ("actor_average.",))
+    acts |= {"rsac_sharing": ("actor_average.", "rnn_average.")}
+    acts |= {"conv_sac": ("actor.", "critics.encoder.")}
     assert part["agent"].keys() == whole["agent"].keys()
     for name, tensor in part["agent"].items():
         # What the agent itself has are its scales, and alpha.

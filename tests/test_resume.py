@@ -82,7 +82,7 @@ def test_a_run_goes_on_from_the_checkpoint_of_an_evaluation(script, tmp_path, mo
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_twenty_kills_change_nothing(script, tmp_path):
-    options = tiny(script, "--lr-schedule", "linear", total=80)
+    options = tiny(script, total=80)
     whole = train(script, options, tmp_path, "whole")
     rng, kills, resumes, log = random.Random(0), 0, 0, tmp_path / "log"
     while kills < 20:

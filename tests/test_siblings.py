@@ -37,15 +37,15 @@ SHARED = [
     ("ReplayBuffer", FEED_FORWARD),
     ("ReplayBuffer", RECURRENT),
 ]
-# The share of a script's code lines that its sibling has not, comments and docstrings aside.
+# Code lines of a script that its sibling has not, comments and docstrings aside, at most.
 BUDGETS = {
-    ("ddpg", "td3"): 0.12,
-    ("td3", "sac"): 0.20,
-    ("ddpg", "rdpg"): 0.35,
-    ("td3", "rtd3"): 0.35,
-    ("sac", "rsac"): 0.35,
-    ("rsac", "rsac_sharing"): 0.12,
-    ("sac", "conv_sac"): 0.35,
+    ("ddpg", "td3"): 21,
+    ("td3", "sac"): 38,
+    ("ddpg", "rdpg"): 80,
+    ("td3", "rtd3"): 80,
+    ("sac", "rsac"): 83,
+    ("rsac", "rsac_sharing"): 28,
+    ("sac", "conv_sac"): 82,
 }
 MOST_ARGUMENTS = dict.fromkeys(FEED_FORWARD, 25) | dict.fromkeys(RECURRENT, 32) | {"conv_sac": 30}
 # Parts of `main`, from the line with the first text up to the one with the second.
@@ -106,10 +106,10 @@ def code_lines(text):
     return [line for line in lines if line.strip() and not line.strip().startswith("#")]
 
 
-def share_of_new_code(sibling, script):
+def new_lines(sibling, script):
     old, new = code_lines(TEXTS[sibling]), code_lines(TEXTS[script])
     diff = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]
-    return sum(line.startswith("+") for line in diff) / len(new)
+    return sum(line.startswith("+") for line in diff)
 
 
 def depth(node):
@@ -142,7 +142,7 @@ def test_parts_of_main_are_the_same_to_the_letter(start, end, scripts):
     assert len(found) == 1, list(found.values())
 
 
-@pytest.mark.parametrize(("group", "count"), [("schedule", 9), ("algorithm", 5), ("memory", 5)])
+@pytest.mark.parametrize(("group", "count"), [("schedule", 9), ("algorithm", 4), ("memory", 5)])
 def test_shared_arguments_stand_first_in_their_group_in_the_same_order(group, count):
     found = {}
     for script, text in TEXTS.items():
@@ -155,7 +155,7 @@ def test_shared_arguments_stand_first_in_their_group_in_the_same_order(group, co
 
 @pytest.mark.parametrize(("sibling", "script"), BUDGETS)
 def test_a_script_adds_little_to_its_sibling(sibling, script):
-    assert share_of_new_code(sibling, script) <= BUDGETS[sibling, script]
+    assert new_lines(sibling, script) <= BUDGETS[sibling, script]
 
 
 @pytest.mark.parametrize("script", NAMES)

@@ -16,7 +16,7 @@ DEFAULTS = (
     parser.set_defaults(updates_per_step=1.0, batch_size=10, hidden_dims=[256, 256], tau=0.005)
     parser.set_defaults(tau_average=1.0)  # evaluations play the newest policy
     parser.set_defaults(lr=3e-4, sequence_length=1000, context_length=0, rnn_dim=256)
-    parser.set_defaults(lr_schedule="constant", memory_input="obs", gamma=0.99)
+    parser.set_defaults(memory_input="obs", gamma=0.99)
     return parser.parse(argv)
 """,
 )

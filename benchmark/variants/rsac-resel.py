@@ -3,7 +3,7 @@
 As in the authors' code for pybullet (FanmingL/Recurrent-Offpolicy-RL, gen_tmuxp_mamba_pomdp.py):
 memories learn at 1e-5, the networks after them at 3e-4 (actor) and 1e-3 (critics). Eight critics;
 the target takes the lower of two that are drawn anew for each update (REDQ, arXiv:2101.05982v2),
-the actor the mean of all. Actor and alpha learn in every second update. All rates are constant.
+the actor the mean of all. Actor and alpha learn in every second update.
 Not taken over: a Mamba of width 256 in the place of the LSTM, whole episodes of 1,000 steps, one
 update per step, and networks of two layers of 256.
 """
@@ -13,12 +13,9 @@ from variant import changed
 DEFAULTS = (
     "    return parser.parse(argv)\n",
     """\
-    parser.set_defaults(lr=1e-3, lr_schedule="constant", tau=0.005, gamma=0.99)
+    parser.set_defaults(lr=1e-3, tau=0.005, gamma=0.99)
     parser.set_defaults(tau_average=1.0)  # evaluations play the newest policy
-    args = parser.parse(argv)
-    if args.lr_schedule != "constant":
-        parser.error("this variant has several learning rates: --lr-schedule must be constant")
-    return args
+    return parser.parse(argv)
 """,
 )
 HEADS = (
