@@ -33,9 +33,9 @@ def parse_args(argv=None):
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
-    add("--gamma", type=number(0, 1), default=0.98, help="discount per env step")
+    add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
-    add("--lr", type=number(0), default=3e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
+    add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
     add("--target-noise", type=number(0), default=0.2, help="noise in targets [half action range]")
     add("--noise-clip", type=number(0), default=0.5, help="max target noise [half action range]")
