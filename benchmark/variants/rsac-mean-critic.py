@@ -1,4 +1,4 @@
-"""What happens if the target takes the mean of both critics, too, as BRO does (arXiv:2405.16158)?"""
+"""What happens if the target takes the mean of both critics too, as BRO does (arXiv:2405.16158)?"""
 
 from variant import changed
 
