@@ -47,7 +47,7 @@ TASKS = {
     "cartpole-continuous-p-v0": ("cartpole-continuous-v0", None),
 }
 LARGEST = {"bumps-normal-test-v0": 1.0, "pbc-bumps-normal-pomdp-v0": 1.0}  # success each time
-MEMORY = ("rsac", "rsac-gamma-0.99", "rsac_sharing", "rtd3", "rdpg")  # in this order
+MEMORY = ("rsac", "rsac_sharing", "rtd3", "rdpg")  # in this order
 SHOWN = {"rsac": "C0"}  # in the figure and in the README: the color
 COLUMNS = ("env_id", "algorithm", "seed", "final", "success_rate", "worst", "steps", "minutes")
 TEST_SEED = 1000  # of the fresh episodes
