@@ -177,7 +177,7 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """A memory and two estimates of the return after `action`; their mean counts."""
+    """A memory and two estimates of the return after `action`."""
 
     def __init__(self, obs_dim, action_dim, args):
         super().__init__()

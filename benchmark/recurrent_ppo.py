@@ -4,7 +4,7 @@
 
 Writes the same progress.csv as our scripts, from the same environments and evaluations, so that the
 sweep and the plot take it as one more script. Its hyperparameters are its own defaults. It saves no
-checkpoint; one that was cut off starts anew.
+checkpoint; one that was cut off starts anew. test.txt has the returns of fresh episodes at the end.
 """
 
 import json
@@ -15,7 +15,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a file
 
 from benchmark import check_package, file_name
-from benchmark.compare_sb3 import learn
+from benchmark.compare_sb3 import Peer, learn
+from benchmark.scoreboard import TEST_EPISODES, TEST_SEED
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -29,6 +30,7 @@ def parse_args(argv=None):
     add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
     add("--eval-every", type=integer(1), default=500, help="evaluate this often [env steps]")
     add("--eval-episodes", type=integer(1), default=10, help="episodes of each evaluation")
+    add("--test-episodes", type=integer(1), default=TEST_EPISODES, help="fresh ones at the end")
     add("--run-dir", help="new folder; runs/<env>__recurrent_ppo__<seed>__<time> if not set")
     return parser.parse_args(argv)
 
@@ -40,6 +42,9 @@ def main(args):
     from sb3_contrib import RecurrentPPO
 
     from common.envs import make_env
+    from common.evaluate import evaluate, make_eval_envs, summary
+    from common.run import origin
+    from envs.wrappers import make_seeds
 
     torch.set_num_threads(args.num_threads)
     name = f"{file_name(args.env_id)}__recurrent_ppo__{args.seed}__{datetime.now():%Y%m%d-%H%M%S}"
@@ -49,9 +54,14 @@ def main(args):
     env = make_env(args.env_id, args.seed)
     folder.mkdir(parents=True)
     (folder / "args.json").write_text(json.dumps(vars(args), indent=2) + "\n")
+    (folder / "run.json").write_text(json.dumps([origin()], indent=2) + "\n")
     model = RecurrentPPO("MlpLstmPolicy", env, seed=args.seed, device="cpu")
     learn(model, args, folder / "progress.csv", psutil.Process().create_time())
     env.close()
+    envs = make_eval_envs(args)
+    results = evaluate(Peer(model), envs, make_seeds("test", TEST_SEED, count=args.test_episodes))
+    envs.close()
+    (folder / "test.txt").write_text(summary(results) + "\n")
 
 
 if __name__ == "__main__":

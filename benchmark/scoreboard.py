@@ -47,10 +47,19 @@ TASKS = {
     "cartpole-continuous-p-v0": ("cartpole-continuous-v0", None),
 }
 LARGEST = {"bumps-normal-test-v0": 1.0, "pbc-bumps-normal-pomdp-v0": 1.0}  # success each time
-MEMORY = ("rsac", "rsac_sharing", "rtd3", "rdpg")  # in this order
 SHOWN = {"rsac": "C0"}  # in the figure and in the README: the color
+FAMILY = {name: f"`{name}`" for name in ("rsac_sharing", "rtd3", "rdpg")}
 COLUMNS = ("env_id", "algorithm", "seed", "final", "success_rate", "worst", "steps", "minutes")
-TEST_SEED = 1000  # of the fresh episodes
+STACKED = {  # sac.py on stacked frames of the task
+    "pendulum-p-v0": "pendulum-p-concat5-v0",
+    "pendulum-va-v0": "pendulum-va-concat10-v0",
+    "dmc-cartpole-balance-p-v0": "dmc-cartpole-balance-p-concat5-v0",
+    "dmc-cartpole-balance-va-v0": "dmc-cartpole-balance-va-concat10-v0",
+    "dmc-cartpole-swingup-p-v0": "dmc-cartpole-swingup-p-concat5-v0",
+    "dmc-cartpole-swingup-va-v0": "dmc-cartpole-swingup-va-concat10-v0",
+}
+USUAL = {"stacked": "`sac.py`, 5 or 10 frames", "recurrent_ppo": "recurrent PPO, 50,000 steps"}
+TEST_SEED, TEST_EPISODES = 1000, 100  # of the fresh episodes
 SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
 
 
@@ -59,7 +68,9 @@ def parse_args(argv=None):
     parser.prog = "python -m benchmark.scoreboard"
     parser.add_argument("folders", nargs="*", help="folders with runs <env>__<script>__<seed>")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--episodes", type=integer(1), default=100, help="test episodes of a run")
+    parser.add_argument(
+        "--episodes", type=integer(1), default=TEST_EPISODES, help="fresh ones of a run"
+    )
     return parser.parse_args(argv)
 
 
@@ -71,13 +82,10 @@ def evaluate_run(folder, episodes):
     env_id, algorithm, seed = folder.name.split("__")[:3]
     curve = read_curve(folder / "progress.csv")
     last_fifth = curve["global_step"] >= 0.8 * curve["global_step"][-1]
-    script = find_script(load_checkpoint(folder, script=None)["script"])  # algorithm: with its tag
-    command = [sys.executable, script, "--evaluate", folder, "--seed", TEST_SEED]
-    command += ["--eval-episodes", episodes]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(done.stderr.strip().splitlines()[-1])
-    words = done.stdout.split()
+    tested = folder / "test.txt"  # of benchmark/recurrent_ppo.py
+    words = (
+        tested.read_text() if tested.exists() else evaluate_checkpoint(folder, episodes)
+    ).split()
     rate = words[words.index("success_rate") + 1] if "success_rate" in words else ""
     return {
         "env_id": env_id,
@@ -89,6 +97,17 @@ def evaluate_run(folder, episodes):
         "steps": str(int(curve["global_step"][-1])),
         "minutes": f"{curve['wall_seconds'][-1] / 60:.1f}",
     }
+
+
+def evaluate_checkpoint(folder, episodes):
+    """What `--evaluate` prints for fresh episodes."""
+    script = find_script(load_checkpoint(folder, script=None)["script"])
+    command = [sys.executable, script, "--evaluate", folder, "--seed", TEST_SEED]
+    command += ["--eval-episodes", episodes]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        raise UserError(done.stderr.strip().splitlines()[-1])
+    return done.stdout
 
 
 def finished(folder):
@@ -152,19 +171,20 @@ def bound_of(rows, env_id):
     return LARGEST.get(env_id, statistics.fmean(values) if values else None)
 
 
-def is_solved(row, floor, bound):
-    agreed = TASKS[row["env_id"]][1]
+def is_solved(row, env_id, floor, bound):
+    agreed = TASKS[env_id][1]
     needed = floor + SOLVED * (bound - floor) if agreed is None else agreed
     return float(row["final"]) >= needed and float(row["worst"]) >= floor + DIP * (bound - floor)
 
 
 def summary(rows, controllers):
-    """One dict for each task and recurrent script that was run, in the order of the table."""
+    """One dict for each task and script that was run on it, in the order of the table."""
     lines = []
     for env_id in TASKS:
         floor, bound = floor_of(rows, controllers, env_id), bound_of(rows, env_id)
-        for algorithm in MEMORY:
-            group = [r for r in rows if (r["env_id"], r["algorithm"]) == (env_id, algorithm)]
+        for algorithm in (*SHOWN, *FAMILY, *USUAL):
+            runs = (STACKED.get(env_id), "sac") if algorithm == "stacked" else (env_id, algorithm)
+            group = [row for row in rows if (row["env_id"], row["algorithm"]) == runs]
             if not group:
                 continue
             values = [float(row["final"]) for row in group]
@@ -177,7 +197,7 @@ def summary(rows, controllers):
             line["success"] = statistics.fmean(rates) if rates else None
             if floor and bound is not None:
                 line["share"] = (statistics.fmean(values) - floor[0]) / (bound - floor[0])
-                line["solved"] = sum(is_solved(row, floor[0], bound) for row in group)
+                line["solved"] = sum(is_solved(row, env_id, floor[0], bound) for row in group)
             lines.append(line)
     return lines
 
@@ -199,18 +219,33 @@ def cells(line):
 
 
 def table(lines):
-    """Markdown: one line for each task and script, finals in the order of the seeds."""
-    head = ["task", "floor", "full state", "script", "final return of each seed", "of the way"]
+    """Markdown: one line for each task of SHOWN's scripts, finals in the order of the seeds."""
+    head = ["task", "floor", "full state", "final return of each seed", "of the way"]
     head += ["worst late", "solved", "steps", "minutes"]
     rows = []
-    for line in lines:
+    for line in (line for line in lines if line["algorithm"] in SHOWN):
         its = cells(line)
         floor = f"{its['floor']} ({line['floor'][1]})" if line["floor"] else "-"
         success = "" if line["success"] is None else f" (success {line['success']:.2f})"
-        row = [f"`{line['env_id']}`", floor, its["bound"], f"`{line['algorithm']}`"]
-        row += [its["finals"] + success, its["share"], f"{line['worst']:.4g}", its["solved"]]
-        rows.append([*row, its["steps"], f"{line['minutes']:.1f}"])
+        row = [f"`{line['env_id']}`", floor, its["bound"], its["finals"] + success, its["share"]]
+        row += [f"{line['worst']:.4g}", its["solved"], its["steps"], f"{line['minutes']:.1f}"]
+        rows.append(row)
     return markdown(head, rows)
+
+
+def others(lines, names):
+    """Markdown: finals of each of `names`, and how many seeds solved the task.
+
+    names: algorithm -> head of its column.
+    """
+    known = {(line["env_id"], line["algorithm"]): cells(line) for line in lines}
+    rows = []
+    for env_id in TASKS:
+        its = [known.get((env_id, name)) for name in names]
+        if any(its):
+            words = ["-" if x is None else f"{x['finals']} ({x['solved']})" for x in its]
+            rows.append([f"`{env_id}`", *words])
+    return markdown(["task", *names.values()], rows)
 
 
 def headline(lines):
@@ -229,12 +264,12 @@ def headline(lines):
     return markdown(head, rows)
 
 
-def fill(path, text):
+def fill(path, text, name="scoreboard"):
     """Puts the text between the two comment lines of a page that mark its place."""
-    before, _, rest = path.read_text().partition("<!-- scoreboard -->\n")
-    _, _, after = rest.partition("<!-- end -->\n")
-    marks = "<!-- scoreboard -->\n", "<!-- end -->\n"
-    write_file(path, "".join((before, marks[0], "\n", text, "\n", marks[1], after)).encode())
+    mark, end = f"<!-- {name} -->\n", "<!-- end -->\n"
+    before, _, rest = path.read_text().partition(mark)
+    _, _, after = rest.partition(end)
+    write_file(path, "".join((before, mark, "\n", text, "\n", end, after)).encode())
 
 
 def provenance(rows, out):
@@ -304,7 +339,9 @@ def main(args):
         fill(ROOT / "README.md", headline(lines))
         fill(ROOT / "docs" / "index.md", headline(lines))
         fill(ROOT / "docs" / "results.md", table(lines))
-    print(table(lines))
+        fill(ROOT / "docs" / "results.md", others(lines, FAMILY), "family")
+        fill(ROOT / "docs" / "results.md", others(lines, USUAL), "usual")
+    print(table(lines), others(lines, FAMILY | USUAL), sep="\n")
 
 
 if __name__ == "__main__":

@@ -85,15 +85,20 @@ def evaluate_checkpoint(args, script, make_agent):
     seeds = make_seeds("test", args.seed, count=args.eval_episodes)
     results = evaluate(agent, envs, seeds, film)
     envs.close()
+    print(summary(results))
+    if film:
+        print(f"film: {film}", file=sys.stderr)
+
+
+def summary(results):
+    """One line of text from what `evaluate` returns."""
     returns = results["returns"]
     numbers = {"episodes": len(returns), "return_mean": statistics.fmean(returns)}
     numbers |= {"return_std": statistics.pstdev(returns), "return_min": min(returns)}
     numbers |= {"return_max": max(returns), "length_mean": statistics.fmean(results["lengths"])}
     if results["successes"]:
         numbers["success_rate"] = statistics.fmean(results["successes"])
-    print("  ".join(f"{name} {number:.6g}" for name, number in numbers.items()))
-    if film:
-        print(f"film: {film}", file=sys.stderr)
+    return "  ".join(f"{name} {number:.6g}" for name, number in numbers.items())
 
 
 def load_agent(args, script, make_agent):

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 
 import pytest
 from script_runs import ROOT, tiny, train
@@ -54,8 +56,38 @@ def test_a_task_without_floor_or_bound_has_dashes():
     text = scoreboard.table(lines).splitlines()[-1]
     cells = text.strip("| ").split(" | ")
     assert cells[:3] == [f"`{TASK}`", "-", "-"]
-    assert cells[4] == "-170.1 (success 0.50)"
-    assert cells[5] == cells[7] == "-"
+    assert cells[3] == "-170.1 (success 0.50)"
+    assert cells[4] == cells[6] == "-"
+
+
+def test_recurrent_ppo_is_taken_in_with_the_episodes_that_it_played_at_the_end(tmp_path):
+    folder = tmp_path / "runs" / f"{FULL}__recurrent_ppo__3"
+    argv = ["--total-steps", "200", "--eval-every", "100", "--eval-episodes", "2", "--seed", "3"]
+    argv += ["--env-id", FULL, "--run-dir", str(folder), "--test-episodes", "4"]
+    subprocess.run([sys.executable, ROOT / "benchmark" / "recurrent_ppo.py", *argv], check=True)
+    words = (folder / "test.txt").read_text().split()
+    assert words[:3] == ["episodes", "4", "return_mean"]
+    out = tmp_path / "results"
+    scoreboard.main(scoreboard.parse_args([str(tmp_path / "runs"), "--out", str(out)]))
+    (tested,) = csv.DictReader((out / "scoreboard.csv").read_text().splitlines())
+    assert (tested["algorithm"], tested["final"]) == ("recurrent_ppo", words[3])
+    assert "benchmark/recurrent_ppo.py --total-steps 200" in (out / "provenance.csv").read_text()
+
+
+def test_the_other_scripts_have_a_table_of_their_own():
+    lines = [row(OTHER, "sac", 0, -10), row(OTHER_FULL, "sac", 0, -5), row(OTHER, "rsac", 0, -5)]
+    lines += [row(OTHER, "rdpg", 0, -5.1), row(OTHER, "rdpg", 1, -7)]
+    text = scoreboard.others(scoreboard.summary(lines, {}), scoreboard.FAMILY).splitlines()
+    assert text[0] == "| task | `rsac_sharing` | `rtd3` | `rdpg` |"
+    assert text[-1] == f"| `{OTHER}` | - | - | -5.1, -7 (1 of 2) |"
+    assert len(text) == 3
+
+
+def test_stacked_frames_count_as_a_result_of_their_task():
+    rows = [row(TASK, "sac", 0, -1000), row(FULL, "sac", 0, -150), row(TASK, "rsac", 0, -150)]
+    rows += [row("pendulum-p-concat5-v0", "sac", 0, -180), row(TASK, "recurrent_ppo", 0, -600)]
+    text = scoreboard.others(scoreboard.summary(rows, {}), scoreboard.USUAL).splitlines()
+    assert text[-1] == f"| `{TASK}` | -180 (1 of 1) | -600 (0 of 1) |"
 
 
 def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path, capsys):
@@ -90,6 +122,8 @@ def test_the_tables_of_the_pages_are_those_of_the_data():
     controllers = scoreboard.read_baselines(scoreboard.RESULTS / "baselines.csv")
     lines = scoreboard.summary(rows, controllers)
     assert scoreboard.table(lines) in (ROOT / "docs" / "results.md").read_text()
+    for names in (scoreboard.FAMILY, scoreboard.USUAL):
+        assert scoreboard.others(lines, names) in (ROOT / "docs" / "results.md").read_text()
     assert scoreboard.headline(lines) in (ROOT / "README.md").read_text()
     assert scoreboard.headline(lines) in (ROOT / "docs" / "index.md").read_text()
 
