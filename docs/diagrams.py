@@ -467,41 +467,35 @@ def curves(env_id, name):
     return sorted(RESULTS.glob(f"[cm]*/{env_id}__{name}__*.csv"))
 
 
-def choice(names, env_ids):
-    """Evaluation returns of some scripts, {script: (text, color)}, one line for each seed and one
-    panel for each task, from results/memory and, for scripts of the scoreboard, results/curves."""
-    size = (0.3 + 3.4 * len(env_ids), 2.4)
-    figure, (row,) = plt.subplots(
-        1, len(env_ids), figsize=size, layout="constrained", squeeze=False
-    )
-    for ax, env_id in zip(row, env_ids, strict=True):
-        for name, (_, color) in names.items():
+def choice(names):
+    """Evaluation returns of two scripts, {script: text}, one line for each seed and one panel for
+    each task, from results/memory and, for scripts of the scoreboard, results/curves."""
+    colors = dict(zip(names, (BLUE, RED), strict=True))
+    figure, row = plt.subplots(1, len(CHOSEN), figsize=(10.5, 2.4), layout="constrained")
+    for ax, env_id in zip(row, CHOSEN, strict=True):
+        last = min(read_curve(p)["global_step"][-1] for name in names for p in curves(env_id, name))
+        for name, color in colors.items():
             for path in curves(env_id, name):
                 curve = read_curve(path)
-                ax.plot(curve["global_step"], curve["eval_return_mean"], color=color, lw=1)
+                shown = curve["global_step"] <= last
+                steps, returns = curve["global_step"][shown], curve["eval_return_mean"][shown]
+                ax.plot(steps, returns, color=color, lw=1)
         ax.set_title(env_id, size=9, loc="left")
         ax.set_xlabel("env steps", size=9)
         ax.tick_params(labelsize=8)
     row[0].set_ylabel("evaluation return", size=9)
-    handles = [plt.Line2D([], [], color=color, label=text) for text, color in names.values()]
+    handles = [plt.Line2D([], [], color=colors[name], label=names[name]) for name in names]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False
     )
     return figure
 
 
-ALONE = ("pendulum-p-v0",)
+CHOSEN = ("pendulum-va-v0", "dmc-cartpole-swingup-va-v0", "reacher-pomdp-v0")
 CHOICES = {
-    "start_times": ({"rsac": ("rsac.py", BLUE), "rsac-aligned": ("all at one time", RED)}, ALONE),
-    "layernorm": ({"rsac": ("rsac.py", BLUE), "rsac-no-layernorm": ("no LayerNorm", RED)}, ALONE),
-    "who_trains": (
-        {
-            "rsac": ("rsac.py", BLUE),
-            "rsac_sharing-both-losses": ("one memory, trained by both losses", GREY),
-            "rsac_sharing": ("rsac_sharing.py", RED),
-        },
-        ALONE,
-    ),
+    "start_times": {"rsac-aligned": "all sequences at one time"},
+    "gradient": {"rsac-bug-no-gradient": "no gradient through the context"},
+    "layernorm": {"rsac-no-layernorm": "no LayerNorm"},
 }
 
 
@@ -544,9 +538,9 @@ FIGURES = {
     "memory_owners": owners,
     "resume": resume,
     **{
-        f"choice_{name}": lambda its=its: choice(*its)
-        for name, its in CHOICES.items()
-        if all(curves(env_id, script) for script in its[0] for env_id in its[1])  # they were run
+        f"choice_{name}": lambda others=others: choice({"rsac": "rsac.py"} | others)
+        for name, others in CHOICES.items()
+        if all(curves(env_id, script) for script in others for env_id in CHOSEN)  # they were run
     },
     **{f"bug_{name}": lambda name=name: bug(name) for name in sorted(BUGS)},
 }
