@@ -205,15 +205,20 @@ def summary(rows, controllers):
 # ---- What is written ----
 
 
+def short(value):
+    """Three digits, or all before the point."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def cells(line):
     """The numbers of a task and script as words, a dash where one is not known."""
     known = line["solved"] is not None
     return {
-        "floor": f"{line['floor'][0]:.4g}" if line["floor"] else "-",
-        "bound": "-" if line["bound"] is None else f"{line['bound']:.4g}",
+        "floor": short(line["floor"][0]) if line["floor"] else "-",
+        "bound": "-" if line["bound"] is None else short(line["bound"]),
         "share": f"{100 * line['share']:.0f} %" if known else "-",
         "solved": f"{line['solved']} of {len(line['finals'])}" if known else "-",
-        "finals": ", ".join(f"{value:.4g}" for value in line["finals"]),
+        "finals": ", ".join(short(value) for value in line["finals"]),
         "steps": f"{line['steps']:,}",
     }
 
@@ -221,14 +226,14 @@ def cells(line):
 def table(lines):
     """Markdown: one line for each task of SHOWN's scripts, finals in the order of the seeds."""
     head = ["task", "floor", "full state", "final return of each seed", "of the way"]
-    head += ["worst late", "solved", "steps", "minutes"]
+    head += ["success", "worst late", "solved", "steps", "minutes"]
     rows = []
     for line in (line for line in lines if line["algorithm"] in SHOWN):
         its = cells(line)
         floor = f"{its['floor']} ({line['floor'][1]})" if line["floor"] else "-"
-        success = "" if line["success"] is None else f" (success {line['success']:.2f})"
-        row = [f"`{line['env_id']}`", floor, its["bound"], its["finals"] + success, its["share"]]
-        row += [f"{line['worst']:.4g}", its["solved"], its["steps"], f"{line['minutes']:.1f}"]
+        success = "-" if line["success"] is None else f"{line['success']:.2f}"
+        row = [f"`{line['env_id']}`", floor, its["bound"], its["finals"], its["share"], success]
+        row += [short(line["worst"]), its["solved"], its["steps"], f"{line['minutes']:.1f}"]
         rows.append(row)
     return markdown(head, rows)
 
