@@ -250,7 +250,7 @@ def others(lines, names):
         if any(its):
             words = ["-" if x is None else f"{x['finals']} ({x['solved']})" for x in its]
             rows.append([f"`{env_id}`", *words])
-    return markdown(["task", *names.values()], rows)
+    return markdown(["task", *names.values()], rows) if rows else "Not run yet.\n"
 
 
 def headline(lines):
