@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a 
 
 from benchmark import check_package, file_name
 from benchmark.compare_sb3 import Peer, learn
-from benchmark.scoreboard import TEST_EPISODES, TEST_SEED
+from benchmark.scoreboard import TEST_EPISODES, TEST_SEED, TESTED
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -61,7 +61,7 @@ def main(args):
     envs = make_eval_envs(args)
     results = evaluate(Peer(model), envs, make_seeds("test", TEST_SEED, count=args.test_episodes))
     envs.close()
-    (folder / "test.txt").write_text(summary(results) + "\n")
+    (folder / TESTED).write_text(summary(results) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmark import find_script, read_curve
 from benchmark.plot import collect, markdown, read_baselines, read_runs
-from common.checkpoint import load_checkpoint, write_file
+from common.checkpoint import NAME, load_checkpoint, write_file
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -60,6 +60,7 @@ STACKED = {  # sac.py on stacked frames of the task
 }
 USUAL = {"stacked": "`sac.py`, 5 or 10 frames", "recurrent_ppo": "recurrent PPO, 50,000 steps"}
 TEST_SEED, TEST_EPISODES = 1000, 100  # of the fresh episodes
+TESTED = "test.txt"  # in the folder of a script that saves no checkpoint
 SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
 
 
@@ -82,10 +83,7 @@ def evaluate_run(folder, episodes):
     env_id, algorithm, seed = folder.name.split("__")[:3]
     curve = read_curve(folder / "progress.csv")
     last_fifth = curve["global_step"] >= 0.8 * curve["global_step"][-1]
-    tested = folder / "test.txt"  # of benchmark/recurrent_ppo.py
-    words = (
-        tested.read_text() if tested.exists() else evaluate_checkpoint(folder, episodes)
-    ).split()
+    words = fresh_episodes(folder, episodes).split()
     rate = words[words.index("success_rate") + 1] if "success_rate" in words else ""
     return {
         "env_id": env_id,
@@ -99,8 +97,10 @@ def evaluate_run(folder, episodes):
     }
 
 
-def evaluate_checkpoint(folder, episodes):
-    """What `--evaluate` prints for fresh episodes."""
+def fresh_episodes(folder, episodes):
+    """What `--evaluate` prints for fresh episodes, or benchmark/recurrent_ppo.py wrote of them."""
+    if (folder / TESTED).exists():
+        return (folder / TESTED).read_text()
     script = find_script(load_checkpoint(folder, script=None)["script"])
     command = [sys.executable, script, "--evaluate", folder, "--seed", TEST_SEED]
     command += ["--eval-episodes", episodes]
@@ -111,7 +111,9 @@ def evaluate_checkpoint(folder, episodes):
 
 
 def finished(folder):
-    """Whether a run has come to the end of its --total-steps."""
+    """Whether a run has come to the end of its --total-steps and can be tested, or was."""
+    if not any((folder / name).exists() for name in (NAME, TESTED)):
+        return False
     args = folder / "args.json"
     total = json.loads(args.read_text())["total_steps"] if args.exists() else 0
     return read_curve(folder / "progress.csv")["global_step"][-1] >= total

@@ -60,7 +60,7 @@ def test_a_task_without_floor_or_bound_has_dashes():
     assert cells[4:8] == ["-", "0.50", "-170", "-"]
 
 
-def test_recurrent_ppo_is_taken_in_with_the_episodes_that_it_played_at_the_end(tmp_path):
+def test_recurrent_ppo_is_taken_in_with_the_episodes_that_it_played_at_the_end(tmp_path, capsys):
     folder = tmp_path / "runs" / f"{FULL}__recurrent_ppo__3"
     argv = ["--total-steps", "200", "--eval-every", "100", "--eval-episodes", "2", "--seed", "3"]
     argv += ["--env-id", FULL, "--run-dir", str(folder), "--test-episodes", "4"]
@@ -72,6 +72,10 @@ def test_recurrent_ppo_is_taken_in_with_the_episodes_that_it_played_at_the_end(t
     (tested,) = csv.DictReader((out / "scoreboard.csv").read_text().splitlines())
     assert (tested["algorithm"], tested["final"]) == ("recurrent_ppo", words[3])
     assert "benchmark/recurrent_ppo.py --total-steps 200" in (out / "provenance.csv").read_text()
+    (folder / "test.txt").unlink()  # killed in these episodes
+    with pytest.raises(UserError, match="no runs yet"):
+        scoreboard.main(scoreboard.parse_args([str(tmp_path / "runs"), "--out", str(tmp_path)]))
+    assert "not finished" in capsys.readouterr().err
 
 
 def test_the_other_scripts_have_a_table_of_their_own():
