@@ -25,7 +25,7 @@ import string
 import subprocess
 import sys
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,7 @@ OWN = {
 # What may differ between two commands of one run: where, how long, and on what.
 FREE = ("--run-dir", "--num-threads", "--device", "--total-steps")
 DRAW_EVERY = 1.0  # [s], the table
+SEED = integer(0, 2**31 - 1)
 
 
 def parse_args(argv=None):
@@ -65,8 +66,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("what to run").add_argument
     add("--scripts", nargs="+", metavar="NAME", help="such as rsac, or the path of a file")
     add("--env-ids", nargs="+", metavar="ID", help="environments")
-    seed = integer(0, 2**31 - 1)
-    add("--seeds", nargs="+", type=seed, default=[0], metavar="N", help="one run each")
+    add("--seeds", nargs="+", type=SEED, metavar="N", help="one run each; SEEDS of --config or 0")
     add("--config", metavar="FILE", help="command lines; --scripts and --env-ids select from it")
     add("--tag", help="added to the script's name in run names, to tell settings apart")
     add("--log-dir", default="runs", help="where the run folders go, and logs/ with their output")
@@ -183,13 +183,18 @@ def make_runs(args):
         if not lines:
             raise UserError(f"{args.config} has nothing for these --scripts and --env-ids")
     else:
-        lines = [(script, env_id, [], "") for env_id in args.env_ids for script in args.scripts]
+        pairs = [(script, env_id) for env_id in args.env_ids for script in args.scripts]
+        lines = [(script, env_id, [], "", [0]) for script, env_id in pairs]
     for env_id in dict.fromkeys(line[1] for line in lines):
         check_env_id(env_id)
     refuse_own(args.options, "after --")
     runs = {}
-    for seed in args.seeds:
-        for script, env_id, options, tag in lines:
+    for k in range(max(len(args.seeds or line[4]) for line in lines)):
+        for script, env_id, options, tag, seeds in lines:
+            seeds = args.seeds or seeds
+            if k >= len(seeds):
+                continue
+            seed = seeds[k]
             path, tag = find_script(script), tag if args.tag is None else args.tag
             method = f"{path.stem}-{tag}" if tag else path.stem
             env = file_name(env_id)
@@ -206,7 +211,7 @@ def make_runs(args):
 
 
 def read_config(path):
-    """The commands of a config file, as (script, environment, other options, TAG at that line).
+    """The commands of a config file: script, environment, other options, TAG and SEEDS there.
 
     It is a shell script of the simplest kind: NAME="value", "$NAME", comments, and lines
     `python rsac.py --env-id ...`, so that people can also run it with sh, or copy a line.
@@ -232,10 +237,22 @@ def read_config(path):
                 raise UserError(f"{path}: the line '{line}' has no --env-id")
             refuse_own(rest, f"in {path}")
             total = ["--total-steps", str(known.total_steps)] if known.total_steps else []
-            commands.append((words[1], known.env_id, rest + total, variables.get("TAG", "")))
+            tag, seeds = variables.get("TAG", ""), read_seeds(variables.get("SEEDS", "0"), path)
+            commands.append((words[1], known.env_id, rest + total, tag, seeds))
         elif words:
             raise UserError(f"{path}: '{line}' is not a line `python SCRIPT.py --env-id ...`")
     return commands
+
+
+def read_seeds(text, path):
+    """The seeds in a line such as SEEDS="0 1 2". Raises UserError."""
+    try:
+        seeds = [SEED(word) for word in text.split()]
+    except ArgumentTypeError as error:
+        raise UserError(f"{path}: a seed in SEEDS {error}") from error
+    if not seeds:
+        raise UserError(f"{path}: SEEDS is empty")
+    return seeds
 
 
 def split_options(words):

@@ -253,7 +253,7 @@ def test_a_config_is_read_as_the_shell_reads_it(tmp_path):
     config.write_text(
         '# a comment of $5\nTAG=small\nA="--lr 1e-3 --gamma 0.9"\nB="$A --tau 0.1"\n\n'
         "python echo.py --env-id pendulum-p-v0 $B \\\n    --total-steps 1_000  # and why\n"
-        "TAG=other\npython echo.py --env-id pendulum-va-v0\n"
+        'TAG=other\nSEEDS="3 4"\npython echo.py --env-id pendulum-va-v0\n'
     )
     (tmp_path / "echo.py").write_text("import sys; print(' '.join(sys.argv[1:]))")
     path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -262,8 +262,8 @@ def test_a_config_is_read_as_the_shell_reads_it(tmp_path):
     )
     options = ["--lr", "1e-3", "--gamma", "0.9", "--tau", "0.1", "--total-steps", "1000"]
     assert read_config(config) == [
-        ("echo.py", "pendulum-p-v0", options, "small"),
-        ("echo.py", "pendulum-va-v0", [], "other"),
+        ("echo.py", "pendulum-p-v0", options, "small", [0]),
+        ("echo.py", "pendulum-va-v0", [], "other", [3, 4]),
     ]
     assert shell.stdout.splitlines() == [
         "--env-id pendulum-p-v0 --lr 1e-3 --gamma 0.9 --tau 0.1 --total-steps 1_000",
@@ -277,6 +277,21 @@ def test_a_config_gives_its_tag_to_the_run_names():
     assert [run.name for run in runs] == ["pendulum-p-v0__sac-paper__3"]
 
 
+def test_a_config_gives_its_seeds_and_seeds_of_the_command_line_replace_them(tmp_path):
+    config = tmp_path / "config.txt"
+    config.write_text(
+        'SEEDS="7 8"\npython rsac.py --env-id pendulum-p-v0\n'
+        'SEEDS="9"\npython sac.py --env-id pendulum-p-v0\n'
+    )
+
+    def names(*more):
+        return [run.name for run in sweep.make_runs(parse_args(["--config", str(config), *more]))]
+
+    rsac, sac = "pendulum-p-v0__rsac__", "pendulum-p-v0__sac__"
+    assert names() == [f"{rsac}7", f"{sac}9", f"{rsac}8"]
+    assert names("--seeds", "5") == [f"{rsac}5", f"{sac}5"]
+
+
 CONFIGS = sorted((ROOT / "benchmark" / "configs").glob("*.txt"))
 
 
@@ -284,7 +299,7 @@ CONFIGS = sorted((ROOT / "benchmark" / "configs").glob("*.txt"))
 def test_every_command_in_the_configs_is_valid(config):
     sweep.make_runs(parse_args(["--config", str(config)]))  # no two runs with one name
     modules = {}
-    for script, env_id, options, _ in read_config(config):
+    for script, env_id, options, _, _ in read_config(config):
         module = modules[script] = modules.get(script) or import_script(script)
         args = module.parse_args(["--env-id", env_id, *options])
         assert args.total_steps == split_options(options)[0].total_steps
@@ -475,6 +490,14 @@ def test_a_tag_of_a_config_that_breaks_a_name_is_refused(tag, tmp_path):
     config = tmp_path / "config.txt"
     config.write_text(f"TAG={tag}\npython rsac.py --env-id pendulum-p-v0\n")
     with pytest.raises(UserError, match=f"TAG {tag}: it becomes part of a file name"):
+        read_config(config)
+
+
+@pytest.mark.parametrize("seeds, says", [("1 x", "must be a whole number"), ("", "is empty")])
+def test_seeds_of_a_config_that_are_none_are_refused(seeds, says, tmp_path):
+    config = tmp_path / "config.txt"
+    config.write_text(f'SEEDS="{seeds}"\npython rsac.py --env-id pendulum-p-v0\n')
+    with pytest.raises(UserError, match=f"SEEDS.* {says}"):
         read_config(config)
 
 
