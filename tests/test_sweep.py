@@ -493,7 +493,7 @@ def test_a_tag_of_a_config_that_breaks_a_name_is_refused(tag, tmp_path):
         read_config(config)
 
 
-@pytest.mark.parametrize("seeds, says", [("1 x", "must be a whole number"), ("", "is empty")])
+@pytest.mark.parametrize(("seeds", "says"), [("1 x", "must be a whole number"), ("", "is empty")])
 def test_seeds_of_a_config_that_are_none_are_refused(seeds, says, tmp_path):
     config = tmp_path / "config.txt"
     config.write_text(f'SEEDS="{seeds}"\npython rsac.py --env-id pendulum-p-v0\n')
