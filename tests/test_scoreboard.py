@@ -137,5 +137,8 @@ def test_each_row_has_its_curve_and_says_where_it_comes_from():
     names = {"__".join((row["env_id"], row["algorithm"], row["seed"])) for row in rows}
     assert len(names) == len(rows)
     assert names == {file.stem for file in (scoreboard.RESULTS / "curves").glob("*.csv")}
-    text = (scoreboard.RESULTS / "provenance.csv").read_text()
-    assert len(text.splitlines()) == 1 + len(rows)
+    with open(scoreboard.RESULTS / "provenance.csv", newline="") as file:
+        origins = list(csv.DictReader(file))
+    assert names == {origin["run"] for origin in origins}
+    resumed = {origin["run"] for origin in origins if "--resume" in origin["command"]}
+    assert len(origins) == len(rows) + len(resumed)  # a line for each process of a run
