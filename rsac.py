@@ -37,6 +37,7 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
+    add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
     add("--tau-average", type=number(0, 1), default=0.002, help="how far the average policy moves")
@@ -285,6 +286,9 @@ def update(agent, optimizers, batch, args):
     qf_loss = critics_loss(q1, q2, y).mean()
     optimizers["critics"].zero_grad()
     qf_loss.backward()
+    # Clipped (arXiv:1211.5063): a few gradients are hundreds of times as long as the others. Adam
+    # divides by the size of recent ones, so each of these would stop learning for a long time.
+    nn.utils.clip_grad_norm_(agent.critics.parameters(), args.max_grad_norm)
     optimizers["critics"].step()
 
     new_action, log_prob = agent.actor.sample(actor_feat[steps])
@@ -293,6 +297,7 @@ def update(agent, optimizers, batch, args):
     optimizers["actor"].zero_grad()
     # Only the actor learns from this loss: the critics get no gradients.
     pi_loss.backward(inputs=list(agent.actor.parameters()))
+    nn.utils.clip_grad_norm_(agent.actor.parameters(), args.max_grad_norm)
     optimizers["actor"].step()
 
     losses = {"qf_loss": qf_loss, "actor_loss": pi_loss, "q_mean": q1.mean()}

@@ -5,6 +5,7 @@ Everything is checked against stored episodes step by step or against loops writ
 
 import copy
 import importlib
+import math
 from argparse import Namespace
 from collections import Counter
 
@@ -487,20 +488,24 @@ class Reference:
         self.entropy_mean = -sum(log_probs) / len(self.steps)
         return total / len(self.steps)
 
-    def descend(self, loss, parameters):
+    def descend(self, loss, parameters, max_norm=math.inf):
         """The first step of Adam, whose running means are then the gradient and its square."""
         parameters = list(parameters)
-        for p, grad in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            p.data -= self.args.lr * grad / (grad.abs() + 1e-8)
+        grads = torch.autograd.grad(loss, parameters)
+        norm = sum(grad.square().sum() for grad in grads).sqrt() + 1e-6  # as PyTorch does
+        shorter = min(1, max_norm / norm)
+        for p, grad in zip(parameters, grads, strict=True):
+            p.data -= self.args.lr * shorter * grad / (shorter * grad.abs() + 1e-8)
         return loss.detach()
 
     def update(self):
         agent = self.agent
         # The features that the actor learns from were computed before the critics' step.
         before = copy.deepcopy(agent.critics.rnn)
-        losses = {"qf_loss": self.descend(self.qf_loss(), agent.critics.parameters())}
+        longest = self.args.max_grad_norm
+        losses = {"qf_loss": self.descend(self.qf_loss(), agent.critics.parameters(), longest)}
         agent.critics.rnn, after = before, agent.critics.rnn
-        losses["actor_loss"] = self.descend(self.actor_loss(), agent.actor.parameters())
+        losses["actor_loss"] = self.descend(self.actor_loss(), agent.actor.parameters(), longest)
         agent.critics.rnn = after
         if self.entropy:
             missing = self.entropy_mean - self.args.target_entropy
@@ -538,6 +543,34 @@ def test_one_update_equals_loops_over_time(script, length, context, monkeypatch)
     for (name, p), (_, q), (_, old) in triples:
         torch.testing.assert_close(p.detach(), q.detach(), rtol=0, atol=1e-6, msg=name)
         assert not torch.equal(p, old), name
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_long_gradients_are_shortened_and_short_ones_are_left_alone(script):
+    batch = draw_batch([5, 3, 1, 2], 12, 4, 3)
+
+    def gradients(max_grad_norm):
+        """name -> all gradients of the first update, which Adam's running means are a tenth of"""
+        module, args, agent, optimizers = make(script, "--max-grad-norm", max_grad_norm)
+        torch.manual_seed(1)
+        learn(module, agent, optimizers, batch, args)
+        found = {}
+        for name in ("critics", "actor"):
+            states = optimizers[name].state.values()
+            found[name] = 10 * torch.cat([state["exp_avg"].flatten() for state in states])
+        return found
+
+    whole = gradients(1e9)
+    norms = [gradient.norm().item() for gradient in whole.values()]
+    for name, gradient in gradients(2 * max(norms)).items():
+        torch.testing.assert_close(gradient, whole[name], rtol=0, atol=0)
+    cut = gradients(min(norms) / 4)
+    for gradient in cut.values():
+        assert gradient.norm().item() == pytest.approx(min(norms) / 4, rel=1e-4)
+    # The actor's loss is that of critics which have taken another step.
+    torch.testing.assert_close(
+        cut["critics"] / cut["critics"].norm(), whole["critics"] / whole["critics"].norm()
+    )
 
 
 # ---- Whole runs ----

@@ -42,7 +42,7 @@ BUDGETS = {
     ("ddpg", "td3"): 21,
     ("td3", "sac"): 38,
     ("ddpg", "rdpg"): 80,
-    ("td3", "rtd3"): 80,
+    ("td3", "rtd3"): 83,
     ("sac", "rsac"): 83,
     ("rsac", "rsac_sharing"): 28,
     ("sac", "conv_sac"): 82,

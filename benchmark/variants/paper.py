@@ -1,12 +1,12 @@
 """What the recurrent scripts have different in Yang & Nguyen 2021 (arXiv:2110.12628v1).
 
 As published with their code: whole episodes, one update per step, two LSTM layers that read the
-observation alone, one memory for the actor and one for each critic, no LayerNorm, evaluations of
-the newest policy, and in RSAC the lower of two critics in the actor's loss, too. Even so, here time
-limits are bootstrapped through on every task (theirs were stored as terminal on the cart-poles),
-the memory also runs on during the random steps, the policy that acts changes within episodes,
-episodes are drawn by their lengths and also while they are under way, and padding stays out of
-alpha's loss.
+observation alone, one memory for the actor and one for each critic, no LayerNorm, no clipping of
+gradients, evaluations of the newest policy, and in RSAC the lower of two critics in the actor's
+loss, too. Even so, here time limits are bootstrapped through on every task (theirs were stored as
+terminal on the cart-poles), the memory also runs on during the random steps, the policy that acts
+changes within episodes, episodes are drawn by their lengths and also while they are under way, and
+padding stays out of alpha's loss.
 """
 
 DEFAULTS = (
@@ -16,7 +16,7 @@ DEFAULTS = (
     parser.set_defaults(updates_per_step=1.0, batch_size=10, hidden_dims=[256, 256], tau=0.005)
     parser.set_defaults(tau_average=1.0)  # evaluations play the newest policy
     parser.set_defaults(lr=3e-4, sequence_length=1000, context_length=0, rnn_dim=256)
-    parser.set_defaults(memory_input="obs", gamma=0.99)
+    parser.set_defaults(memory_input="obs", gamma=0.99, max_grad_norm=1e9)
     return parser.parse(argv)
 """,
 )

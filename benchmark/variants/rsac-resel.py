@@ -13,7 +13,7 @@ from variant import changed
 DEFAULTS = (
     "    return parser.parse(argv)\n",
     """\
-    parser.set_defaults(lr=1e-3, tau=0.005, gamma=0.99)
+    parser.set_defaults(lr=1e-3, tau=0.005, gamma=0.99, max_grad_norm=1e9)
     parser.set_defaults(tau_average=1.0)  # evaluations play the newest policy
     return parser.parse(argv)
 """,
