@@ -26,7 +26,7 @@ def parse_args(argv=None):
     add("--eval-every", type=integer(1), default=1000, help="evaluate, save this often [env steps]")
     add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
-    add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
+    add("--learning-starts", type=integer(1), default=5000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=0.5, help="updates per env step, on average")
     add("--batch-size", type=integer(1), default=8, help="batch, B [sequences]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
@@ -201,7 +201,7 @@ class Agent(nn.Module):
         # Not in the papers: a slow average of the policy, for evaluations.
         self.rnn_average = copy.deepcopy(self.critics.rnn)
         self.actor_average = copy.deepcopy(self.actor)
-        self.log_alpha = nn.Parameter(torch.tensor(1.0 if args.alpha is None else args.alpha).log())
+        self.log_alpha = nn.Parameter(torch.tensor(0.1 if args.alpha is None else args.alpha).log())
         self.register_buffer("obs_scale", torch.ones(obs_dim))
         self.register_buffer("reward_scale", torch.ones(()))
         self.device = args.device
@@ -358,12 +358,13 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: the first batch sets the scales of inputs and rewards. Large inputs
-            # would saturate the gates. Alpha starts at 1: it would do nothing beside large rewards,
-            # and small or rare ones would do nothing beside it.
+            # Not in the papers: the first batch sets the scale of inputs, all random steps that of
+            # rewards. Large inputs would saturate the gates. Alpha starts at 0.1: it would do
+            # nothing beside large rewards, and small or rare ones would do nothing beside it.
             if num_updates == 0:
                 agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
-                agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))
+                rewards = torch.from_numpy(buffer.reward[: buffer.num_added])
+                agent.reward_scale.copy_(rewards.abs().mean().clamp(min=0.01))
             run.add_losses(global_step, update(agent, optimizers, batch, args))
             num_updates += 1
 

@@ -26,7 +26,7 @@ def parse_args(argv=None):
     add("--eval-every", type=integer(1), default=1000, help="evaluate, save this often [env steps]")
     add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
     add("--num-envs", type=integer(1), default=1, help="environments stepped together")
-    add("--learning-starts", type=integer(1), default=1000, help="random steps first [env steps]")
+    add("--learning-starts", type=integer(1), default=5000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=0.5, help="updates per env step, on average")
     add("--batch-size", type=integer(1), default=8, help="batch, B [sequences]")
     add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")

@@ -209,25 +209,6 @@ def test_alpha_rises_exactly_while_the_entropy_is_below_its_target(entropy):
 
 
 @pytest.mark.parametrize("script", [name for name in SCRIPTS if name not in DETERMINISTIC])
-def test_alpha_starts_at_the_size_of_the_rewards_unless_it_is_fixed(script, tmp_path, monkeypatch):
-    module = importlib.import_module(script)
-    seen, real_update = [], module.update
-
-    def watched_update(*args):
-        losses = real_update(*args)
-        seen.append(losses["alpha"].item())
-        return losses
-
-    monkeypatch.setattr(module, "update", watched_update)
-    run_two_states(script, tmp_path / "learned")
-    assert 1 <= seen[0] <= 2  # the rewards are 1 and 2
-    assert len(set(seen)) == 6
-    seen.clear()
-    run_two_states(script, tmp_path / "fixed", "--alpha", "0.3")
-    assert seen == [pytest.approx(0.3)] * 6
-
-
-@pytest.mark.parametrize("script", [name for name in SCRIPTS if name not in DETERMINISTIC])
 @pytest.mark.parametrize(("options", "expected"), [([], -2.0), (["--target-entropy", "0.3"], 0.3)])
 def test_the_target_entropy_is_minus_the_action_dimension_unless_it_is_set(
     script, options, expected, tmp_path, monkeypatch

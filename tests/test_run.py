@@ -177,7 +177,9 @@ def test_a_checkpoint_holds_all_that_was_promised(finished):
 
 
 @pytest.mark.parametrize("script", [name for name in SCRIPTS if "sac" in name])
-def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_one(script, tmp_path, monkeypatch):
+def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_1_or_in_rsac_at_a_tenth(
+    script, tmp_path, monkeypatch
+):
     module, alphas = importlib.import_module(script), []
     real = module.update
 
@@ -186,7 +188,8 @@ def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_one(script, tmp_path, m
         return real(agent, optimizers, batch, args)
 
     monkeypatch.setattr(module, "update", watched)
-    for start, more in ((1.0, []), (0.3, ["--alpha", "0.3"])):
+    first = 0.1 if script.startswith("rsac") else 1.0
+    for start, more in ((first, []), (0.3, ["--alpha", "0.3"])):
         alphas.clear()
         argv = tiny(script, "--updates-per-step", 1, "--run-dir", tmp_path / str(start), total=30)
         assert not module.main(module.parse_args([*argv, *more]))
@@ -195,23 +198,30 @@ def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_one(script, tmp_path, m
 
 
 @pytest.mark.parametrize("script", RECURRENT)
-def test_the_first_batch_sets_the_scales_of_inputs_and_rewards(script, tmp_path, monkeypatch):
-    module, seen = importlib.import_module(script), []
-    real = module.update
+def test_the_first_batch_sets_the_scale_of_inputs_and_all_random_steps_that_of_rewards(
+    script, tmp_path, monkeypatch
+):
+    module, seen, rewards = importlib.import_module(script), [], []
+    real, real_sample = module.update, module.ReplayBuffer.sample
+
+    def watched_sample(buffer, *rest):
+        rewards.append(buffer.reward[: buffer.num_added].copy())
+        return real_sample(buffer, *rest)
 
     def watched(agent, optimizers, batch, *rest):
         scale = getattr(agent, "reward_scale", torch.ones(()))
-        seen.append((batch[0], batch[2], agent.obs_scale.clone(), scale.clone()))
+        seen.append((batch[0], agent.obs_scale.clone(), scale.clone()))
         return real(agent, optimizers, batch, *rest)
 
     monkeypatch.setattr(module, "update", watched)
+    monkeypatch.setattr(module.ReplayBuffer, "sample", watched_sample)
     # Its rewards are far from 1.
     argv = tiny(script, "--eval-every", 60, "--run-dir", tmp_path / "run", env="pendulum-p-v0")
     assert not module.main(module.parse_args(argv))
-    obs, reward, *scales = seen[0]
+    obs, *scales = seen[0]
     torch.testing.assert_close(scales[0], obs.abs().amax(dim=(0, 1)).clamp(min=0.1))
     if script.startswith("rsac"):
-        torch.testing.assert_close(scales[1], reward.abs().mean())
+        torch.testing.assert_close(scales[1].item(), float(abs(rewards[0]).mean()))
         assert abs(scales[1] - 1) > 0.01, "else nothing is shown"
     assert len(seen) > 9
     for *_, obs_scale, reward_scale in seen:

@@ -41,9 +41,9 @@ SHARED = [
 BUDGETS = {
     ("ddpg", "td3"): 21,
     ("td3", "sac"): 38,
-    ("ddpg", "rdpg"): 80,
-    ("td3", "rtd3"): 83,
-    ("sac", "rsac"): 83,
+    ("ddpg", "rdpg"): 81,
+    ("td3", "rtd3"): 84,
+    ("sac", "rsac"): 86,
     ("rsac", "rsac_sharing"): 28,
     ("sac", "conv_sac"): 82,
 }

@@ -76,9 +76,10 @@ OBS_SCALE = (
     "pass  # inputs as they are\n",
 )
 REWARD_SCALE = (
-    "agent.reward_scale.copy_(batch[2].abs().mean().clamp(min=0.01))\n",
+    "agent.reward_scale.copy_(rewards.abs().mean().clamp(min=0.01))\n",
     "pass  # rewards as they are\n",
 )
+FIRST_ALPHA = ("torch.tensor(0.1 if args.alpha", "torch.tensor(1.0 if args.alpha")
 LOWER_CRITIC = ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n")
 # What all four have, but their networks.
 COMMON = (DEFAULTS, WHOLE_EPISODES, OBS_SCALE)
