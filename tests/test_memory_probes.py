@@ -16,13 +16,13 @@ from common.run import Run
 SOLVED, HELPLESS = 0.8, 0.5
 BEST = {"CueRecall5": 4, "CueRecall10": 4, "CueRecall20": 4, "CueRecall50": 4}
 BEST |= {"Velocity": 7, "Position": 7, "HiddenConstant": 9}
-STEPS = {"CueRecall50": 20_000}  # 6000 for the others
+STEPS = {"CueRecall50": 24_000}  # 10,000 for the others, half of them random
 
 
 def learn(script, probe, tmp_path, monkeypatch):
     """The last evaluation's mean return as a share of the best one; the first that solves the probe
     ends the run."""
-    module, steps = importlib.import_module(script), STEPS.get(probe, 6000)
+    module, steps = importlib.import_module(script), STEPS.get(probe, 10_000)
 
     class UntilSolved(Run):
         def running(self, global_step):
