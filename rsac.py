@@ -40,6 +40,7 @@ def parse_args(argv=None):
     add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
+    add("--min-alpha", type=number(1e-9), default=0.03, help="a learned alpha falls no further")
     add("--tau-average", type=number(0, 1), default=0.002, help="how far the average policy moves")
 
     add = parser.add_argument_group("memory").add_argument
@@ -55,6 +56,7 @@ if __name__ == "__main__":
     ARGS = parse_args()  # before the slow imports: --help and errors answer at once
 
 import copy
+import math
 
 import numpy as np
 import torch
@@ -306,6 +308,8 @@ def update(agent, optimizers, batch, args):
         optimizers["alpha"].zero_grad()
         alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean().backward()
         optimizers["alpha"].step()
+        # Not in the papers: while no action seems better than others, alpha would fall towards 0.
+        agent.log_alpha.data.clamp_(min=math.log(args.min_alpha))
 
     soft_update(agent.critics_target, agent.critics, args.tau)
     soft_update(agent.actor_average, agent.actor, args.tau_average)

@@ -197,6 +197,25 @@ def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_1_or_in_rsac_at_a_tenth
         assert (len(set(alphas)) == 1) == (start == 0.3)
 
 
+@pytest.mark.parametrize("script", ["rsac", "rsac_sharing"])
+def test_a_learned_alpha_falls_down_to_its_minimum_and_no_further(script, tmp_path, monkeypatch):
+    module, alphas = importlib.import_module(script), []
+    real = module.update
+
+    def watched(agent, optimizers, batch, args):
+        losses = real(agent, optimizers, batch, args)
+        alphas.append(agent.log_alpha.exp().item())
+        return losses
+
+    monkeypatch.setattr(module, "update", watched)
+    # No entropy is below such a target, so alpha falls at each update.
+    falls = ["--target-entropy", "-100", "--min-alpha", "0.05", "--lr", "0.2"]
+    argv = tiny(script, "--updates-per-step", 1, "--run-dir", tmp_path / "run", *falls, total=30)
+    assert not module.main(module.parse_args(argv))
+    assert 0.05 < alphas[0] < 0.1
+    assert alphas[-1] == pytest.approx(0.05)
+
+
 @pytest.mark.parametrize("script", RECURRENT)
 def test_the_first_batch_sets_the_scale_of_inputs_and_all_random_steps_that_of_rewards(
     script, tmp_path, monkeypatch

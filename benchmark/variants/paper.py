@@ -79,7 +79,13 @@ REWARD_SCALE = (
     "agent.reward_scale.copy_(rewards.abs().mean().clamp(min=0.01))\n",
     "pass  # rewards as they are\n",
 )
-FIRST_ALPHA = ("torch.tensor(0.1 if args.alpha", "torch.tensor(1.0 if args.alpha")
+ALPHA = (
+    ("torch.tensor(0.1 if args.alpha", "torch.tensor(1.0 if args.alpha"),
+    (
+        '"--min-alpha", type=number(1e-9), default=0.03',
+        '"--min-alpha", type=number(1e-9), default=1e-9',
+    ),
+)
 LOWER_CRITIC = ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n")
 # What all four have, but their networks.
 COMMON = (DEFAULTS, WHOLE_EPISODES, OBS_SCALE)

@@ -8,7 +8,7 @@ Not taken over: a Mamba of width 256 in the place of the LSTM, whole episodes of
 update per step, and networks of two layers of 256.
 """
 
-from paper import FIRST_ALPHA
+from paper import ALPHA
 from variant import changed
 
 DEFAULTS = (
@@ -98,5 +98,5 @@ def make_optimizers(agent, args):
     ),
 )
 
-CHANGES = [DEFAULTS, *HEADS, TARGET, CRITICS_LOSS, ACTOR_LOSS, *EVERY_SECOND, *RATES, FIRST_ALPHA]
+CHANGES = [DEFAULTS, *HEADS, TARGET, CRITICS_LOSS, ACTOR_LOSS, *EVERY_SECOND, *RATES, *ALPHA]
 exec(changed(__file__, *CHANGES))

@@ -1,6 +1,6 @@
 """rsac_sharing.py as in Yang & Nguyen 2021 (arXiv:2110.12628v1); paper.py says how."""
 
-from paper import COMMON, FIRST_ALPHA, LOWER_CRITIC, ONE_MEMORY, REWARD_SCALE
+from paper import ALPHA, COMMON, LOWER_CRITIC, ONE_MEMORY, REWARD_SCALE
 from variant import changed
 
-exec(changed(__file__, *COMMON, ONE_MEMORY, REWARD_SCALE, LOWER_CRITIC, FIRST_ALPHA))
+exec(changed(__file__, *COMMON, ONE_MEMORY, REWARD_SCALE, LOWER_CRITIC, *ALPHA))
