@@ -56,7 +56,6 @@ if __name__ == "__main__":
     ARGS = parse_args()  # before the slow imports: --help and errors answer at once
 
 import copy
-import math
 
 import numpy as np
 import torch
@@ -309,7 +308,7 @@ def update(agent, optimizers, batch, args):
         alpha_loss(agent.log_alpha, log_prob, args.target_entropy).mean().backward()
         optimizers["alpha"].step()
         # Not in the papers: while no action seems better than others, alpha would fall towards 0.
-        agent.log_alpha.data.clamp_(min=math.log(args.min_alpha))
+        agent.log_alpha.data.clamp_(min=np.log(args.min_alpha))
 
     soft_update(agent.critics_target, agent.critics, args.tau)
     soft_update(agent.actor_average, agent.actor, args.tau_average)
