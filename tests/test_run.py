@@ -176,18 +176,24 @@ def test_a_checkpoint_holds_all_that_was_promised(finished):
         assert optimizer["state"], name
 
 
+def watch_alpha(module, monkeypatch):
+    """A list that gets the alpha before each update from now on."""
+    alphas, real = [], module.update
+
+    def watched(agent, *rest):
+        alphas.append(agent.log_alpha.exp().item())
+        return real(agent, *rest)
+
+    monkeypatch.setattr(module, "update", watched)
+    return alphas
+
+
 @pytest.mark.parametrize("script", [name for name in SCRIPTS if "sac" in name])
 def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_1_or_in_rsac_at_a_tenth(
     script, tmp_path, monkeypatch
 ):
-    module, alphas = importlib.import_module(script), []
-    real = module.update
-
-    def watched(agent, optimizers, batch, args):
-        alphas.append(agent.log_alpha.exp().item())
-        return real(agent, optimizers, batch, args)
-
-    monkeypatch.setattr(module, "update", watched)
+    module = importlib.import_module(script)
+    alphas = watch_alpha(module, monkeypatch)
     first = 0.1 if script.startswith("rsac") else 1.0
     for start, more in ((first, []), (0.3, ["--alpha", "0.3"])):
         alphas.clear()
@@ -199,21 +205,14 @@ def test_a_fixed_alpha_stays_and_a_learned_one_starts_at_1_or_in_rsac_at_a_tenth
 
 @pytest.mark.parametrize("script", ["rsac", "rsac_sharing"])
 def test_a_learned_alpha_falls_down_to_its_minimum_and_no_further(script, tmp_path, monkeypatch):
-    module, alphas = importlib.import_module(script), []
-    real = module.update
-
-    def watched(agent, optimizers, batch, args):
-        losses = real(agent, optimizers, batch, args)
-        alphas.append(agent.log_alpha.exp().item())
-        return losses
-
-    monkeypatch.setattr(module, "update", watched)
+    module = importlib.import_module(script)
+    alphas = watch_alpha(module, monkeypatch)
     # No entropy is below such a target, so alpha falls at each update.
     falls = ["--target-entropy", "-100", "--min-alpha", "0.05", "--lr", "0.2"]
     argv = tiny(script, "--updates-per-step", 1, "--run-dir", tmp_path / "run", *falls, total=30)
     assert not module.main(module.parse_args(argv))
-    assert 0.05 < alphas[0] < 0.1
-    assert alphas[-1] == pytest.approx(0.05)
+    assert 0.05 < alphas[1] < alphas[0]
+    assert alphas[-1] == min(alphas) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("script", RECURRENT)
