@@ -260,8 +260,8 @@ def random_shift(obs, pad):
     padded = F.pad(obs.flatten(1, 2).float(), [pad] * 4, mode="replicate")
     # Views of all shifted versions: (B, C, 2 pad + 1, 2 pad + 1, H, W).
     shifted = padded.unfold(2, obs.shape[-2], 1).unfold(3, obs.shape[-1], 1)
-    y, x = torch.randint(2 * pad + 1, (2, len(obs)))
-    return shifted[torch.arange(len(obs)), :, y, x]
+    y, x = torch.randint(2 * pad + 1, (2, len(obs)), device=obs.device)
+    return shifted[torch.arange(len(obs), device=obs.device), :, y, x]
 
 
 # ---- 5. Update ----

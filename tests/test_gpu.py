@@ -81,8 +81,9 @@ def test_an_update_never_waits_for_the_gpu(script):
 def start(script, *argv):
     """Runs a script in a process of its own."""
     command = [sys.executable, ROOT / f"{script}.py", *map(str, argv)]
-    env = {"PYTHONPATH": f"{ROOT / 'tests'}:{ROOT}"}
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | env)
+    paths = [str(ROOT / "tests"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
 @needs_gpu
