@@ -64,11 +64,11 @@ TESTED = "test.txt"  # in the folder of a script that saves no checkpoint
 SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
 
 
-def parse_args(argv=None):
-    parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.scoreboard"
+def parse_args(argv=None, text=__doc__, program="scoreboard", out=RESULTS):
+    parser = Parser(text)
+    parser.prog = f"python -m benchmark.{program}"
     parser.add_argument("folders", nargs="*", help="folders with runs <env>__<script>__<seed>")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--out", type=Path, default=out, help="folder of the results")
     parser.add_argument(
         "--episodes", type=integer(1), default=TEST_EPISODES, help="fresh ones of a run"
     )
@@ -156,8 +156,13 @@ def write_rows(path, rows):
 # ---- Floor, bound, solved ----
 
 
+def of(rows, env_id, algorithm):
+    """The rows of one task and algorithm."""
+    return [row for row in rows if (row["env_id"], row["algorithm"]) == (env_id, algorithm)]
+
+
 def finals(rows, env_id, algorithm):
-    return [float(r["final"]) for r in rows if (r["env_id"], r["algorithm"]) == (env_id, algorithm)]
+    return [float(row["final"]) for row in of(rows, env_id, algorithm)]
 
 
 def floor_of(rows, controllers, env_id):
@@ -186,7 +191,7 @@ def summary(rows, controllers):
         floor, bound = floor_of(rows, controllers, env_id), bound_of(rows, env_id)
         for algorithm in (*SHOWN, *FAMILY, *USUAL):
             runs = (STACKED.get(env_id), "sac") if algorithm == "stacked" else (env_id, algorithm)
-            group = [row for row in rows if (row["env_id"], row["algorithm"]) == runs]
+            group = of(rows, *runs)
             if not group:
                 continue
             values = [float(row["final"]) for row in group]
@@ -326,18 +331,30 @@ def draw(lines, rows, out):
     styles += [("C7", "--", "best without memory"), ("C2", "--", "full state")]
     handles = [plt.Line2D([], [], color=c, ls=ls, label=text) for c, ls, text in styles]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    save(figure, out / "scoreboard.png")
+
+
+def save(figure, path):
+    """Writes a figure as a PNG, completely or not at all, and closes it."""
+    from matplotlib import pyplot as plt
+
     picture = io.BytesIO()
     figure.savefig(picture, dpi=110, format="png")
     plt.close(figure)
-    write_file(out / "scoreboard.png", picture.getvalue())
+    write_file(path, picture.getvalue())
+
+
+def all_rows(args):
+    """The rows of scoreboard.csv, with those of new runs, in their order."""
+    path = args.out / "scoreboard.csv"
+    take_in(args.folders, read_rows(path), args.out, args.episodes)
+    if not (rows := read_rows(path)):
+        raise UserError("there are no runs yet; name a folder with finished ones")
+    return rows
 
 
 def main(args):
-    rows = read_rows(args.out / "scoreboard.csv")
-    take_in(args.folders, rows, args.out, args.episodes)
-    if not rows:
-        raise UserError("there are no runs yet; name a folder with finished ones")
-    rows = read_rows(args.out / "scoreboard.csv")  # in their order
+    rows = all_rows(args)
     controllers = args.out / "baselines.csv"
     lines = summary(rows, read_baselines(controllers if controllers.exists() else "none"))
     write_file(args.out / "provenance.csv", provenance(rows, args.out).encode())

@@ -1,0 +1,137 @@
+"""Locomotion with half of the state hidden: our runs beside the published table.
+
+    python -m benchmark.locomotion runs/locomotion     takes in new runs, then makes all files anew
+    python -m benchmark.locomotion                     makes them from what is there
+
+Runs are tested and copied as by benchmark.scoreboard, to benchmark/results/locomotion, and
+locomotion.png is drawn there. The tables are written into docs/locomotion.md.
+
+published.csv has the means of six seeds of arXiv:2405.15384 (RESeL, Luo et al. 2024): its own
+agent, the recurrent one of Ni et al. 2022 (MF-RNN), PPO with a GRU, and SAC without memory, each
+after 1.5 million steps.
+"""
+
+import csv
+import statistics
+
+from benchmark import read_curve
+from benchmark.plot import markdown
+from benchmark.scoreboard import (
+    RESULTS,
+    ROOT,
+    all_rows,
+    fill,
+    finals,
+    of,
+    parse_args,
+    provenance,
+    save,
+    short,
+)
+from common.checkpoint import write_file
+from common.cli import run_cli
+
+OUT = RESULTS / "locomotion"
+PAGE = ROOT / "docs" / "locomotion.md"
+BULLET = {  # task: the same robot with nothing hidden
+    "hopper-p-v0": "HopperBulletEnv-v0",
+    "hopper-v-v0": "HopperBulletEnv-v0",
+    "halfcheetah-p-v0": "HalfCheetahBulletEnv-v0",
+    "halfcheetah-v-v0": "HalfCheetahBulletEnv-v0",
+    "walker2d-p-v0": "Walker2DBulletEnv-v0",
+    "walker2d-v-v0": "Walker2DBulletEnv-v0",
+    "ant-p-v0": "AntBulletEnv-v0",
+    "ant-v-v0": "AntBulletEnv-v0",
+}
+OURS = {"rsac": "C0", "rtd3": "C1", "sac": "C7"}  # in the figure: the color
+RECIPE = {"rsac-short": "`rsac.py`", "rsac-resel-short": "with RESeL's recipe"}
+
+
+def words(rows, env_id, algorithm):
+    """The final return of each seed in words; a dash without runs."""
+    return ", ".join(map(short, finals(rows, env_id, algorithm))) or "-"
+
+
+def beside_published(rows, published):
+    """Markdown: a line for each task of pybullet, ours and theirs."""
+    names = list(published[0])[1:]
+    head = ["task", "`rsac.py`", "`rtd3.py`", "`sac.py`", "`sac.py`, full state"]
+    lines = []
+    for theirs in published:
+        task = theirs["env_id"]
+        ours = [words(rows, task, name) for name in OURS]
+        ours.append(words(rows, BULLET[task], "sac"))
+        lines.append([f"`{task}`", *ours, *(theirs[name] for name in names)])
+    return markdown([*head, *(f"{name} (published)" for name in names)], lines)
+
+
+def recipe(rows):
+    """Markdown: the defaults and the recipe of RESeL, on the tasks where both were run."""
+    lines = []
+    for task in BULLET:
+        its = [words(rows, task, name) for name in RECIPE]
+        if "-" not in its:
+            lines.append([f"`{task}`", *its])
+    return markdown(["task", *RECIPE.values()], lines) if lines else "Not run yet.\n"
+
+
+def runs(rows, env_ids):
+    """Markdown: what each group of seeds took, and how far it fell in the last fifth."""
+    lines = []
+    for env_id in env_ids:
+        for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+            if group := of(rows, env_id, algorithm):
+                minutes = statistics.median(float(row["minutes"]) for row in group)
+                worst = min(float(row["worst"]) for row in group)
+                steps = max(int(row["steps"]) for row in group)
+                line = [f"`{env_id}`", f"`{algorithm}`", words(rows, env_id, algorithm)]
+                line += [short(worst), f"{steps:,}", ", ".join(row["seed"] for row in group)]
+                lines.append([*line, f"{minutes:.0f}"])
+    head = ["task", "run", "final return of each seed", "worst late", "steps", "seeds", "minutes"]
+    return markdown(head, lines) if lines else "Not run yet.\n"
+
+
+def draw(rows, published, out):
+    """A grid of the tasks of pybullet: a line for each seed of ours, RESeL's mean as a dot."""
+    from matplotlib import pyplot as plt
+
+    figure, grid = plt.subplots(2, 4, figsize=(12, 5), layout="constrained")
+    theirs = {line["env_id"]: line for line in published}
+    for axes, task in zip(grid.T.flat, BULLET, strict=True):
+        axes.set_title(task, fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.set_xlabel("million env steps", fontsize=8)
+        for name, color in OURS.items():
+            for row in of(rows, task, name):
+                curve = read_curve(out / "curves" / f"{task}__{name}__{row['seed']}.csv")
+                axes.plot(curve["global_step"] / 1e6, curve["eval_return_mean"], color, lw=0.9)
+        for name, mark in (("RESeL", "ko"), ("MF-RNN", "kx")):
+            axes.plot(1.5, float(theirs[task][name]), mark, ms=5, clip_on=False)
+    lines = [(color, "-", "", f"{name}.py, one line a seed") for name, color in OURS.items()]
+    lines += [("k", "", "o", "RESeL, mean of six"), ("k", "", "x", "MF-RNN, mean of six")]
+    handles = [plt.Line2D([], [], color=c, ls=ls, marker=m, label=t) for c, ls, m, t in lines]
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    save(figure, out / "locomotion.png")
+
+
+def main(args):
+    rows = all_rows(args)
+    with open(OUT / "published.csv", newline="") as file:
+        published = list(csv.DictReader(file))
+    write_file(args.out / "provenance.csv", provenance(rows, args.out).encode())
+    draw(rows, published, args.out)
+    mujoco = [row["env_id"] for row in rows if row["env_id"].startswith("mujoco-")]
+    tables = {
+        "bullet": beside_published(rows, published),
+        "recipe": recipe(rows),
+        "runs": runs(rows, [*BULLET, *dict.fromkeys(BULLET.values())]),
+        "mujoco": runs(rows, dict.fromkeys(mujoco)),
+    }
+    if args.out == OUT:
+        for name, text in tables.items():
+            fill(PAGE, text, name)
+    print(*tables.values(), sep="\n")
+
+
+if __name__ == "__main__":
+    run_cli(main, parse_args(None, __doc__, "locomotion", OUT))

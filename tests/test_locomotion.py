@@ -1,0 +1,71 @@
+"""benchmark.locomotion: our runs beside the published table."""
+
+import csv
+
+import pytest
+from test_scoreboard import row
+
+from benchmark import locomotion, scoreboard
+
+PUBLISHED = [{"env_id": "hopper-p-v0", "RESeL": "2769", "SAC": "310"}]
+
+
+def lines(text):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+
+
+def test_each_cell_stands_under_its_script_beside_the_published_mean():
+    rows = [row("hopper-p-v0", "rsac", 70, 1234.4), row("hopper-p-v0", "rsac", 71, 999.9)]
+    rows += [row("hopper-p-v0", "sac", 70, 300), row("HopperBulletEnv-v0", "sac", 70, 2000)]
+    head, _, cells = lines(locomotion.beside_published(rows, PUBLISHED))
+    assert dict(zip(head, cells, strict=True)) == {
+        "task": "`hopper-p-v0`",
+        "`rsac.py`": "1234, 1000",
+        "`rtd3.py`": "-",
+        "`sac.py`": "300",
+        "`sac.py`, full state": "2000",
+        "RESeL (published)": "2769",
+        "SAC (published)": "310",
+    }
+
+
+def test_the_recipe_is_shown_where_both_were_run():
+    rows = [row("hopper-p-v0", "rsac-short", 70, 800), row("ant-p-v0", "rsac-short", 70, 500)]
+    assert locomotion.recipe(rows) == "Not run yet.\n"
+    rows.append(row("hopper-p-v0", "rsac-resel-short", 70, 600))
+    assert lines(locomotion.recipe(rows))[2:] == [["`hopper-p-v0`", "800", "600"]]
+
+
+def test_a_group_of_seeds_has_its_lowest_late_evaluation_and_its_median_minutes():
+    rows = [
+        row("ant-p-v0", "rsac", k, final, worst) for k, final, worst in ((70, 9, 8), (71, 7, 2))
+    ]
+    rows[1]["minutes"] = "5.0"
+    _, _, cells = lines(locomotion.runs(rows, ["hopper-p-v0", "ant-p-v0"]))
+    assert cells == ["`ant-p-v0`", "`rsac`", "9, 7", "2", "1,000", "70, 71", "4"]
+    assert locomotion.runs(rows, ["hopper-p-v0"]) == "Not run yet.\n"
+
+
+def test_the_published_table_has_every_task_once():
+    with open(locomotion.OUT / "published.csv", newline="") as file:
+        published = list(csv.DictReader(file))
+    assert sorted(line["env_id"] for line in published) == sorted(locomotion.BULLET)
+    assert all(float(value) > 0 for line in published for value in list(line.values())[1:])
+
+
+@pytest.mark.parametrize("known", [[], [row("ant-p-v0", "rsac", 70, 500)]])
+def test_the_files_are_made_from_the_rows_that_are_there(known, tmp_path, capsys):
+    words = ["--out", str(tmp_path)]
+    args = scoreboard.parse_args(words, "Text.", "locomotion", locomotion.OUT)
+    if not known:
+        with pytest.raises(scoreboard.UserError, match="no runs yet"):
+            locomotion.main(args)
+        return
+    scoreboard.write_rows(tmp_path / "scoreboard.csv", known)
+    (tmp_path / "curves").mkdir()
+    curve = "global_step,wall_seconds,eval_return_mean\n0,1.0,20\n1000,9.0,500\n"
+    (tmp_path / "curves" / "ant-p-v0__rsac__70.csv").write_text(curve)
+    locomotion.main(args)
+    assert "| `ant-p-v0` | 500 | - |" in capsys.readouterr().out
+    assert (tmp_path / "locomotion.png").stat().st_size > 10_000
+    assert (tmp_path / "provenance.csv").read_text().startswith("run,commit,")
