@@ -2,7 +2,8 @@
 
 An LSTM for the actor and one for the critic summarize what the agent saw and did. rsac.py explains
 sequences, context and padding. The target actor has its own memory, too.
-Extends ddpg.py: sequences instead of steps, `Memory`, LayerNorm, scaled inputs, a hidden state.
+Extends ddpg.py: sequences instead of steps, `Memory`, LayerNorm, scaled inputs, clipped gradients,
+a penalty before tanh, an average policy, a hidden state.
 
 Papers: Heess et al. 2015, arXiv:1512.04455v1 (RDPG). Yang & Nguyen 2021, arXiv:2110.12628v1 (as a
 baseline, on whole episodes). Lillicrap et al. 2015, arXiv:1509.02971v6 (DDPG).

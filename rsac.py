@@ -3,7 +3,8 @@
 If one observation does not show the state, the history may. An LSTM summarizes it, one for the
 actor and one for the critics. They learn from sequences: the loss is on the last T steps, and its
 gradient also goes back through the context before them.
-Extends sac.py: sequences instead of steps, `Memory`, LayerNorm, scales, a hidden state.
+Extends sac.py: sequences instead of steps, `Memory`, LayerNorm, scales, clipped gradients, the mean
+of both critics, a minimum of alpha, an average policy, a hidden state.
 
 Papers: Yang & Nguyen 2021, arXiv:2110.12628v1 (RSAC). Ni et al. 2022, arXiv:2110.05038v3 (separate
 memories, action as input). Morad et al. 2024, arXiv:2402.09900 (gradients through episodes).

@@ -2,7 +2,8 @@
 
 An LSTM for the actor and one for the critics summarize what the agent saw and did. rsac.py explains
 sequences, context and padding. The target actor has its own memory, too.
-Extends td3.py: sequences instead of steps, `Memory`, LayerNorm, scaled inputs, a hidden state.
+Extends td3.py: sequences instead of steps, `Memory`, LayerNorm, scaled inputs, clipped gradients,
+a penalty before tanh, an average policy, a hidden state.
 
 Papers: Yang & Nguyen 2021, arXiv:2110.12628v1 (RTD3). Fujimoto et al. 2018, arXiv:1802.09477v3
 (TD3).

@@ -4,7 +4,7 @@
     python -m benchmark.baselines --env-ids pendulum-p-v0 --episodes 1000
 
 A static controller answers each observation alone, so what it scores needs no memory. Those below
-were found by random search; the best policy without memory may be better, hardly worse.
+were found by random search, so the best policy without memory may be better.
 """
 
 import csv
@@ -114,6 +114,11 @@ def car(obs):
     return 1.0 if velocity < 0.02 else 0.0
 
 
+def car_p(obs):
+    """Always drives right: half of the time heaven is there."""
+    return 1.0
+
+
 STATIC = {
     "pendulum-p-v0": pendulum_p,
     "pendulum-v-v0": pendulum_v,
@@ -122,6 +127,7 @@ STATIC = {
     "cartpole-continuous-p-v0": cartpole_p,
     "cartpole-continuous-v-v0": cartpole_v,
     "car-v0": car,
+    "car-p-v0": car_p,
 }
 
 

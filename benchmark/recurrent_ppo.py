@@ -4,7 +4,8 @@
 
 Writes the same progress.csv as our scripts, from the same environments and evaluations, so that the
 sweep and the plot take it as one more script. Its hyperparameters are its own defaults. It saves no
-checkpoint; one that was cut off starts anew. test.txt has the returns of fresh episodes at the end.
+checkpoint, so a run that was cut off starts anew. test.txt has the returns of fresh episodes at the
+end.
 """
 
 import json

@@ -14,7 +14,8 @@ followed. Columns of the table:
     correlation  of predictions and returns: 1 if the critics know which episodes will go well
 
 Predictions far above what follows are overestimates. SAC and RSAC also count the entropy of later
-actions, so theirs may be higher by about alpha x entropy / (1 - gamma).
+actions, so theirs differ by about alpha x entropy / (1 - gamma), in RSAC times reward_scale. A
+negative entropy makes them lower.
 """
 
 import numpy as np

@@ -160,7 +160,8 @@ def architecture(critics=1, noise=False, entropy=False, memory=None):
     arrow(ax, (columns[2] + 0.65, y), (columns[3] - 0.65, y))
     action = "new_action,\nlog_prob" if entropy else "action"
     label(ax, (columns[2] + columns[3]) / 2, y - 0.23, action, size=7.5, ha="center")
-    loss = "actor_loss\n" + ("$\\alpha$ log_prob - min q" if entropy else "- q1")
+    q = "mean q" if memory in ("separate", "shared") else "min q"
+    loss = "actor_loss\n" + (f"$\\alpha$ log_prob - {q}" if entropy else "- q1")
     box(ax, columns[4], y, loss, RED, width=1.9)
     arrow(ax, (columns[3] + 0.65, y), (columns[4] - 0.95, y))
 

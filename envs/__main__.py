@@ -1,6 +1,6 @@
 """Lists the environments; draws a picture or a video of one under random actions.
 
-python -m envs                                          all ids
+python -m envs                                          our ids; of dm_control the paper's
 python -m envs car-v0 --video car.mp4 --seed 3          one episode (or .gif)
 python -m envs car-v0 --picture car.png --steps 40      the frame after 40 steps
 """
