@@ -37,7 +37,7 @@ def parse_args(argv=None):
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
     add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
-    add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
+    add("--alpha", type=number(0), help="weight of the entropy [scaled reward]; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
     add("--min-alpha", type=number(1e-9), default=0.03, help="a learned alpha falls no further")
     add("--tau-average", type=number(0, 1), default=0.002, help="how far the average policy moves")
@@ -102,23 +102,23 @@ class ReplayBuffer:
 
     def sample(self, batch_size, length, context, rng):
         """Windows of T = `length` steps around steps drawn uniformly, and up to K = `context` steps
-        before each: obs (B, K + T + 1, obs_dim), 0 outside of the episode. Of the M steps of
-        the windows that are inside: action (M, action_dim), reward, terminated (M, 1), and `steps`
-        (M,), their places in obs.flatten(0, 1). The next observation is one place further on."""
+        before each: obs (B, L, obs_dim), L at most K + T + 1, 0 outside of the episode. Of the M
+        steps of the windows that are inside: action (M, action_dim), reward, terminated (M, 1), and
+        `steps` (M,), their indices in obs.flatten(0, 1). The next observation is one further on."""
         stored = min(self.num_added, self.capacity)
         rows = rng.integers(stored, size=batch_size)
         offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + offset * self.num_envs) % self.capacity  # (B, K + T)
         inside = self.place[around] == self.place[rows, None] + offset  # the drawn step's episode
         b, t = np.nonzero(inside)
-        rows = around[b, t]
+        read = around[b, t]  # what the memory reads
         learned = t >= context  # the context has no loss
-        t -= inside.argmax(axis=1)[b]  # all sequences begin at t = 0, padding comes after them
+        t = t - inside.argmax(axis=1)[b]  # all sequences begin at t = 0, padding comes after them
 
         obs = np.zeros((batch_size, t.max() + 2, self.obs.shape[1]), np.float32)
-        obs[b, t] = self.obs[rows]
-        obs[b, t + 1] = self.next_obs[rows]
-        rows, steps = rows[learned], (b * obs.shape[1] + t)[learned]
+        obs[b, t] = self.obs[read]
+        obs[b, t + 1] = self.next_obs[read]
+        rows, steps = read[learned], (b * obs.shape[1] + t)[learned]
         batch = (obs, self.action[rows], self.reward[rows], self.terminated[rows], steps)
         return [torch.from_numpy(array) for array in batch]
 
@@ -136,10 +136,11 @@ def mlp(input_dim, hidden_dims, output_dim):
 
 
 class Memory(nn.LSTM):
-    """Summarizes all steps so far; obs is [observation | previous action]."""
+    """Summarizes all steps so far; obs is [observation | previous action] (`--memory-input`)."""
 
     def __init__(self, obs_dim, args):
         super().__init__(obs_dim, args.rnn_dim, batch_first=True)
+        # Larger than PyTorch's: inputs are divided by their largest value, so most are small.
         nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
         # the second gate keeps the state, the first one lets the input in.
@@ -227,7 +228,7 @@ def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
     Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
     is real, and `next_value` is that of the true last observation."""
-    # All (B, 1): (B,) and (B, 1) would silently broadcast to (B, B).
+    # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -271,8 +272,8 @@ def update(agent, optimizers, batch, args):
     obs = obs / agent.obs_scale
     reward = reward / agent.reward_scale
     alpha = agent.log_alpha.exp().detach()
-    # The memories read whole sequences, with gradients through the context, too. (B, K + T + 1,
-    # feat_dim) becomes a list: at `steps` are the steps with a loss, at steps + 1 the next ones.
+    # The memories read whole sequences, with gradients through the context, too. (B, L, feat_dim)
+    # becomes a list: at `steps` are the steps with a loss, at steps + 1 the next ones.
     feat = agent.critics.rnn(obs)[0].flatten(0, 1)
 
     with torch.no_grad():
@@ -291,9 +292,9 @@ def update(agent, optimizers, batch, args):
     nn.utils.clip_grad_norm_(agent.critics.parameters(), args.max_grad_norm)
     optimizers["critics"].step()
 
-    feat = feat[steps].detach()  # the actor reads the memory, it does not train it
-    new_action, log_prob = agent.actor.sample(feat)
-    q1, q2 = agent.critics(feat, new_action)
+    actor_feat = feat[steps].detach()  # the actor reads the memory, it does not train it
+    new_action, log_prob = agent.actor.sample(actor_feat)
+    q1, q2 = agent.critics(actor_feat, new_action)
     pi_loss = actor_loss(log_prob, q1, q2, alpha).mean()
     optimizers["actor"].zero_grad()
     # Only the actor learns from this loss: the critics get no gradients.

@@ -170,7 +170,7 @@ def td_target(reward, terminated, next_value, gamma):
     """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
     Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
     is real, and `next_value` is that of the true last observation."""
-    # All (B, 1): (B,) and (B, 1) would silently broadcast to (B, B).
+    # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
 
@@ -268,9 +268,10 @@ def main(args):
 
     while run.running(global_step):
         # Act
-        action, _ = agent.act(obs)
         if global_step < args.learning_starts:
             action = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
+        else:
+            action, _ = agent.act(obs)
 
         # Step and store. `next_obs` is the true next observation also where an episode ends.
         next_obs, reward, terminated, truncated, info = envs.step(action)

@@ -12,6 +12,7 @@ from envs.table import OURS, register
 from envs.wrappers import Envs, Pictures, RnnInput, SeededEpisodes, flatten, say_once
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
+SMALLEST_PICTURE = 30  # [pixels] for the encoder of conv_sac.py
 NOT_YOURS = "{} here is a module of this repository; give yours another name"
 
 
@@ -67,13 +68,16 @@ def check_flat(envs):
 def check_pixels(envs, args):
     """(obs_shape, action_dim, frame_stack) of `make_envs`, frame_stack as in `Pictures`.
 
-    Raises UserError if the observations are no pictures, or `args.buffer_size` rows of replay
-    could be without a step: a whole observation of each environment and the frames after it.
+    Raises UserError if the observations are no pictures or too small, or `args.buffer_size` rows
+    of replay could be without a step: a whole observation of each environment and what follows.
     """
     shape = envs.single_observation_space.shape
     if len(shape) == 1:
         words = f"has no pictures (uint8), but observations of shape {shape}; try sac.py"
         raise UserError(f"{args.env_id} {words}")
+    if min(shape[1:]) < SMALLEST_PICTURE:
+        words = f"the encoder needs {SMALLEST_PICTURE} x {SMALLEST_PICTURE} at least"
+        raise UserError(f"{args.env_id} has pictures of {shape[1]} x {shape[2]} pixels; {words}")
     frame_stack = envs.envs[0].get_wrapper_attr("frame_stack")
     fewest = (frame_stack + 1) * envs.num_envs
     if args.buffer_size < fewest:

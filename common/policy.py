@@ -18,7 +18,7 @@ def load(path, env_id=None, device="cpu"):
     """
     options = ["--eval-episodes", 1, "--device", device, "--num-threads", torch.get_num_threads()]
     options += ["--env-id", env_id] if env_id else []
-    with torch.random.fork_rng(devices=[]):  # your program's random numbers stay what they were
+    with torch.random.fork_rng(devices=[]):  # your random numbers on the CPU stay
         agent, envs = open_run(path, *options)
     envs.close()
     return Policy(agent, load_checkpoint(path, script=None)["args"])

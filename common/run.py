@@ -83,6 +83,8 @@ class Run:
 
     def _load_resumed(self):
         args, path = self.args, Path(self.args.resume)
+        if not path.exists():
+            raise UserError(f"{path} is not there")
         self.folder = path if path.is_dir() else path.parent
         self._lock()
         saved = load_checkpoint(path, self.script, args.device)
@@ -118,10 +120,13 @@ class Run:
         """Names once what every checkpoint holds: `agent`, `buffer`, `envs`, `rng` (a NumPy
         generator) and `optimizers` (a dict).
 
-        Raises UserError if the replay memory does not fit into the free memory.
+        Raises UserError if the replay memory does not fit into the free memory, or is too small.
         """
         self.tracked = objects
         args, needed = self.args, objects["buffer"].num_bytes / 2**20
+        if args.buffer_size < args.num_envs:
+            words = f"is too small for --num-envs {args.num_envs}: each adds a step at a time"
+            raise UserError(f"--buffer-size {args.buffer_size} {words}")
         free = free_memory() / 2**20
         if needed > free:
             words = f"needs {needed:.0f} MiB of memory, {free:.0f} MiB are free"
@@ -163,15 +168,21 @@ class Run:
         """Loads every tracked object; returns the saved progress."""
         saved, tracked = self.saved, self.tracked
         tracked["envs"].load_state_dict(saved["envs"])  # first: says if the shapes have changed
-        tracked["agent"].load_state_dict(saved["agent"])
-        for name, optimizer in tracked["optimizers"].items():
-            optimizer.load_state_dict(saved["optimizers"][name])
+        try:
+            tracked["agent"].load_state_dict(saved["agent"])
+            for name, optimizer in tracked["optimizers"].items():
+                optimizer.load_state_dict(saved["optimizers"][name])
+        except (LookupError, RuntimeError, ValueError) as error:
+            words = f"the present {self.script}.py: {type(error).__name__}: {error!s:.200}"
+            raise UserError(f"{self.folder} does not fit {words}") from error
         self.replay_files.load(tracked["buffer"], saved["buffer"])
         tracked["rng"].bit_generator.state = saved["rng"]
         self.train_returns, self.loss_sums, self.loss_counts = saved["pending"]
         self.rows = saved["rows"]
         self._write_progress()  # without rows written after the checkpoint: they will come again
         torch.set_rng_state(saved["torch_rng"].cpu())
+        if "cuda_rng" in saved and self.args.device != "cpu":
+            torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.args.device)
         return [
             old.cpu().numpy() if isinstance(new, np.ndarray) else old
             for new, old in zip(progress, saved["progress"], strict=True)
@@ -195,6 +206,8 @@ class Run:
             "pending": [self.train_returns, self.loss_sums, self.loss_counts],
             "wall_seconds": self.wall_seconds(),
         }
+        if self.args.device != "cpu":
+            state["cuda_rng"] = torch.cuda.get_rng_state(self.args.device)
         save_checkpoint(self.folder, state)
 
     def _settings(self):
@@ -247,7 +260,8 @@ class Run:
         print(f"return {mean:.1f} +- {std:.1f}, step {progress[0]}, {self.wall_seconds():.0f} s")
         program, folder = f"python {shlex.quote(sys.argv[0])}", shlex.quote(str(self.folder))
         if self.stopped_by is not None:
-            print(f"stopped; continue with: {program} --resume {folder}")
+            device = "" if self.args.device == "cpu" else f" --device {self.args.device}"
+            print(f"stopped; continue with: {program} --resume {folder}{device}")
         print(f"curves:  tensorboard --logdir {folder}")
         typed = f" --env-id {self.args.env_id}" if foreign_module(self.args.env_id) else ""
         print(f"policy:  {program} --evaluate {folder}{typed} --video")

@@ -83,10 +83,11 @@ LATER = {
     "--device meta": "--device meta is not available",
     "--device cuda:77": "--device cuda:77 is not available",
     "--buffer-size 1e14": "smaller",
+    "--buffer-size 2 --num-envs 3": "--buffer-size 2 is too small",
     "--run-dir /proc/nowhere": "/proc",
     "--run-dir {tmp}/file/run": "Not a directory",
     "--run-dir {tmp}/empty": "empty exists; choose another --run-dir",
-    "--resume {tmp}/nothing/at/all": "nothing",
+    "--resume {tmp}/nothing/at/all": "nothing/at/all is not there",
     "--resume {tmp}/empty": "holds no run",
     "--resume {tmp}/file": "holds no run",
     "--evaluate {tmp}/nothing": "nothing: No such file",
@@ -95,7 +96,10 @@ LATER = {
 }
 FLAT_ONLY = {"--env-id toy_envs:ToyPictures-v0": "pictures are for conv_sac.py"}
 LATER_OF = {name: FLAT_ONLY for name in SCRIPTS if name != "conv_sac"} | {
-    "conv_sac": {"--env-id toy_envs:Toy-v0": "(3,)"},
+    "conv_sac": {
+        "--env-id toy_envs:Toy-v0": "(3,)",
+        "--env-id toy_envs:ToyThumbnails-v0": "has pictures of 29 x 29 pixels; the encoder needs",
+    },
 }
 
 

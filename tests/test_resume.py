@@ -23,7 +23,7 @@ from script_runs import (
     wait,
 )
 
-from common.checkpoint import load_checkpoint
+from common.checkpoint import load_checkpoint, save_checkpoint
 
 # What a checkpoint holds that may differ: clocks, where files lie, how often it was saved.
 NOT_COMPARED = ("wall_seconds", "args", "origins", "buffer.files")
@@ -244,3 +244,17 @@ def test_wall_seconds_count_from_process_start_and_go_on_after_a_resume(tmp_path
     assert seconds == sorted(seconds)
     assert seconds[0] > 0.45
     assert 0.95 < seconds[-1] < elapsed
+
+
+@pytest.mark.parametrize("script", ["sac", "rdpg"])
+def test_networks_that_have_changed_since_are_refused_in_one_line(script, tmp_path):
+    folder = train(script, tiny(script), tmp_path)
+    state = load_checkpoint(folder, script)
+    state["agent"]["actor.extra"] = state["agent"].pop("actor.net.0.bias")
+    save_checkpoint(folder, state)
+    before = (folder / "progress.csv").read_bytes()
+    ended = run(script, ["--resume", folder, "--total-steps", 100], tmp_path)
+    assert ended.code == 2
+    assert f"does not fit the present {script}.py: RuntimeError" in ended.err
+    assert "Traceback" not in ended.err
+    assert (folder / "progress.csv").read_bytes() == before

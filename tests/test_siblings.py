@@ -43,7 +43,7 @@ BUDGETS = {
     ("td3", "sac"): 38,
     ("ddpg", "rdpg"): 81,
     ("td3", "rtd3"): 84,
-    ("sac", "rsac"): 88,
+    ("sac", "rsac"): 89,
     ("rsac", "rsac_sharing"): 28,
     ("sac", "conv_sac"): 82,
 }

@@ -163,6 +163,7 @@ register("ToyNoise-v0", Noise)
 register("ToyBytes-v0", Bytes)
 register("ToyEndless-v0", limit=None, wrong="endless")
 register("ToyPictures-v0", Pictures)
+register("ToyThumbnails-v0", Pictures, size=29)
 WRONG = {"nan": "ToyNan-v0", "inf reward": "ToyInf-v0", "no reward": "ToyNone-v0"}
 WRONG |= {"shape": "ToyShape-v0", "raise": "ToyRaise-v0"}
 for _wrong, _id in WRONG.items():

@@ -4,12 +4,12 @@ from variant import changed
 
 REAL_STEPS = (
     """\
-        rows, steps = rows[learned], (b * obs.shape[1] + t)[learned]
+        rows, steps = read[learned], (b * obs.shape[1] + t)[learned]
         batch = (obs, self.action[rows], self.reward[rows], self.terminated[rows], steps)
 """,
     """\
         stored = np.full(obs.shape[:2], -1)
-        stored[b, t] = np.where(learned, rows, -2)  # -2: the context
+        stored[b, t] = np.where(learned, read, -2)  # -2: the context
         stored[:, -1] = -2  # has a next observation alone
         steps = np.flatnonzero(stored > -2)
         rows = stored.ravel()[steps]

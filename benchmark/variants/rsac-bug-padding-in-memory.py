@@ -2,5 +2,5 @@
 
 from variant import changed
 
-SHIFT = ("t -= inside.argmax(axis=1)[b]", "t -= t.min()")
+SHIFT = ("t = t - inside.argmax(axis=1)[b]", "t = t - t.min()")
 exec(changed(__file__, SHIFT))

@@ -7,12 +7,12 @@ OPTIMIZER = (
     '"actor": Adam([*agent.actor.parameters(), *agent.critics.rnn.parameters()], args.lr)',
 )
 FEATURES = (
-    "feat = feat[steps].detach()  # the actor reads the memory, it does not train it",
-    "feat = agent.critics.rnn(obs)[0].flatten(0, 1)[steps]",
+    "actor_feat = feat[steps].detach()  # the actor reads the memory, it does not train it",
+    "actor_feat = agent.critics.rnn(obs)[0].flatten(0, 1)[steps]",
 )
 CRITICS = (
-    "q1, q2 = agent.critics(feat, new_action)",
-    "q1, q2 = agent.critics(feat.detach(), new_action)",
+    "q1, q2 = agent.critics(actor_feat, new_action)",
+    "q1, q2 = agent.critics(actor_feat.detach(), new_action)",
 )
 GRADIENTS = (
     "inputs=list(agent.actor.parameters())",
