@@ -33,7 +33,7 @@ docs: .venv/installed-dev
 	$(PIP_INSTALL) -r requirements.txt
 	touch $@
 
-.venv/installed-dev: requirements-dev.txt .venv/installed
+.venv/installed-dev: $(wildcard requirements-*.txt) .venv/installed
 	$(PIP_INSTALL) -r requirements-dev.txt
 	touch $@
 

@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import fcntl
 import importlib.util
 import itertools
 import os
@@ -9,6 +10,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -72,8 +74,23 @@ def file_name(env_id):
     return env_id.replace(":", "_").replace("/", "_")
 
 
+def split_argv(argv):
+    """The words before and after `--`; argv: as for `parse_args`, None stands for sys.argv."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    cut = argv.index("--") if "--" in argv else len(argv)
+    return argv[:cut], argv[cut + 1 :]
+
+
 def move_aside(folder):
-    """Renames a run folder that nothing can go on from, to a name that is no run's."""
+    """Renames a run folder that nothing can go on from, to a name that is no run's.
+
+    Raises UserError if a process is writing to it.
+    """
+    with suppress(FileNotFoundError), open(folder / "args.json", "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another process is writing to {folder}") from None
     name = f"{folder.name.replace('__', '_')}_unfinished"
     for k in itertools.count(1):
         aside = folder.with_name(f"{name}_{k}")
@@ -155,9 +172,10 @@ def final_return(step, value):
 
 def _is_number(line, place):
     try:
-        return bool(float(line[place])) or True
+        float(line[place])
     except (ValueError, IndexError):
         return False
+    return True
 
 
 def machine():

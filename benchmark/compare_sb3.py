@@ -13,6 +13,7 @@ unequal variance (Welch 1947). An interval with 0 in it shows no difference.
 
 import csv
 import importlib
+import io
 import statistics
 import subprocess
 import sys
@@ -198,7 +199,8 @@ def train_sb3(script, seed, folder, args):
     torch.set_num_threads(args.num_threads)
     env = make_env(args.env_id, seed)
     folder.mkdir(parents=True)
-    learn(make_sb3(script, env, its), its, folder / "progress.csv", time.time())
+    path = folder / "progress.csv"
+    write_rows(path, learn(make_sb3(script, env, its), its, path, time.time()))
     env.close()
 
 
@@ -206,7 +208,8 @@ def learn(model, args, path, start):
     """Trains a model of Stable-Baselines3; evaluates it and writes a CSV as our scripts do.
 
     args: with env_id, seed, total_steps, eval_every, eval_episodes.  start: the time that counts
-    as 0 seconds.
+    as 0 seconds.  Returns all rows; the last one is not in the file yet, so that the caller can
+    write it when nothing is left to do.
     """
     from stable_baselines3.common.callbacks import BaseCallback
 
@@ -242,13 +245,23 @@ def learn(model, args, path, start):
                 "steps_per_second": round(self.num_timesteps / seconds, 2),
             }
             rows.append(row)
-            with open(path, "w", newline="") as file:
-                writer = csv.DictWriter(file, row)
-                writer.writeheader()
-                writer.writerows(rows)
+            if self.num_timesteps < args.total_steps:
+                write_rows(path, rows)
 
     model.learn(args.total_steps, callback=Evaluate())
     eval_envs.close()
+    return rows
+
+
+def write_rows(path, rows):
+    """Writes dicts as a CSV, completely or not at all."""
+    from common.checkpoint import write_file
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_file(path, text.getvalue().encode())
 
 
 if __name__ == "__main__":

@@ -81,8 +81,7 @@ def main(args):
     table = folder / "README.md"
     if table.exists() and not table.read_text().startswith(HEAD.splitlines()[0]):
         raise UserError(f"{table} is another file, and would be overwritten; choose another folder")
-    options = ["--env-id", args.env_id] if args.env_id else []
-    agent, envs = open_run(args.run, "--eval-episodes", args.eval_episodes, *options)
+    agent, envs = open_run(args.run, "--eval-episodes", args.eval_episodes, env_id=args.env_id)
     from common.checkpoint import load_checkpoint, save_checkpoint
     from common.evaluate import evaluate
     from envs.wrappers import make_seeds

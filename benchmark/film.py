@@ -109,7 +109,7 @@ def main(args):
     from envs.drawing import write_film
 
     pictures, values = play(agent, envs, args.seed)
-    frames = [beside(pictures[k], values, k) for k in range(0, len(pictures), args.every)]
+    frames = (beside(pictures[k], values, k) for k in range(0, len(pictures), args.every))
     fps = envs.envs[0].metadata.get("render_fps") or 30
     write_film(args.out, frames, fps / args.every)
     envs.close()

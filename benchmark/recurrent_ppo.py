@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a file
 
 from benchmark import check_package, file_name
-from benchmark.compare_sb3 import Peer, learn
+from benchmark.compare_sb3 import Peer, learn, write_rows
 from benchmark.scoreboard import TEST_EPISODES, TEST_SEED, TESTED
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
@@ -57,12 +57,14 @@ def main(args):
     (folder / "args.json").write_text(json.dumps(vars(args), indent=2) + "\n")
     (folder / "run.json").write_text(json.dumps([origin()], indent=2) + "\n")
     model = RecurrentPPO("MlpLstmPolicy", env, seed=args.seed, device="cpu")
-    learn(model, args, folder / "progress.csv", psutil.Process().create_time())
+    progress = folder / "progress.csv"
+    rows = learn(model, args, progress, psutil.Process().create_time())
     env.close()
     envs = make_eval_envs(args)
     results = evaluate(Peer(model), envs, make_seeds("test", TEST_SEED, count=args.test_episodes))
     envs.close()
     (folder / TESTED).write_text(summary(results) + "\n")
+    write_rows(progress, rows)  # last: a run with its final row is finished
 
 
 if __name__ == "__main__":

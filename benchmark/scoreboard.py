@@ -23,13 +23,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmark import find_script, read_curve
+from benchmark import ROOT, find_script, read_curve
 from benchmark.plot import collect, markdown, read_baselines, read_runs
 from common.checkpoint import NAME, load_checkpoint, write_file
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
-ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmark" / "results"
 # Task: its full-state version, and the final return that counts as solved if it is agreed.
 TASKS = {
@@ -101,12 +100,14 @@ def fresh_episodes(folder, episodes):
     """What `--evaluate` prints for fresh episodes, or benchmark/recurrent_ppo.py wrote of them."""
     if (folder / TESTED).exists():
         return (folder / TESTED).read_text()
-    script = find_script(load_checkpoint(folder, script=None)["script"])
+    name = Path(load_checkpoint(folder, script=None)["script"]).stem  # no path to other code
+    script = find_script(name)
     command = [sys.executable, script, "--evaluate", folder, "--seed", TEST_SEED]
     command += ["--eval-episodes", episodes]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
-        raise UserError(done.stderr.strip().splitlines()[-1])
+        lines = done.stderr.strip().splitlines() or [f"{script} ended with {done.returncode}"]
+        raise UserError(lines[-1])
     return done.stdout
 
 
@@ -279,8 +280,10 @@ def headline(lines):
 def fill(path, text, name="scoreboard"):
     """Puts the text between the two comment lines of a page that mark its place."""
     mark, end = f"<!-- {name} -->\n", "<!-- end -->\n"
-    before, _, rest = path.read_text().partition(mark)
-    _, _, after = rest.partition(end)
+    before, begun, rest = path.read_text().partition(mark)
+    _, ended, after = rest.partition(end)
+    if not (begun and ended):
+        raise UserError(f"{path} has no lines {mark.strip()} and {end.strip()}")
     write_file(path, "".join((before, mark, "\n", text, "\n", end, after)).encode())
 
 

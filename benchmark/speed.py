@@ -33,7 +33,7 @@ from inspect import signature
 
 import numpy as np
 
-from benchmark import RECURRENT, check_package, import_script, machine
+from benchmark import RECURRENT, check_package, import_script, machine, split_argv
 from benchmark.compare_sb3 import SCRIPTS, make_sb3
 from common.cli import Parser, integer, run_cli
 
@@ -42,8 +42,7 @@ PERIOD = 12  # updates whose mean is the time of one: an actor may learn in ever
 
 
 def parse_args(argv=None):
-    argv = sys.argv[1:] if argv is None else list(argv)
-    cut = argv.index("--") if "--" in argv else len(argv)
+    own, options = split_argv(argv)
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.speed"
     parser.usage = "%(prog)s [options] [-- arguments of the scripts]"
@@ -55,8 +54,8 @@ def parse_args(argv=None):
     add("--num-threads", type=integer(1), nargs="+", default=[2], metavar="N", help="threads")
     add("--device", default="cpu", help="cpu, cuda or cuda:N")
     add("--growth", action="store_true", help="time a step with 1,000 and with 1,000,000 stored")
-    args = parser.parse_args(argv[:cut])
-    args.options = argv[cut + 1 :]
+    args = parser.parse_args(own)
+    args.options = options
     for name in ("--env-id", "--num-threads", "--device"):
         if name in args.options:
             parser.error(f"{name} is an argument of this program, too: write it before --")
@@ -132,10 +131,7 @@ class Turns:
         self.left -= 1
         if num_updates < WARM or self.left > 0:
             return True
-        if self.device != "cpu":
-            import torch
-
-            torch.cuda.synchronize(self.device)
+        synchronize(self.device)
         now = np.array([time.perf_counter(), time.process_time()])
         self.pipe.send(None if self.steps is None else (now - self.begun).tolist())
         self.steps = self.left = self.pipe.recv()

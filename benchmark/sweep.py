@@ -37,6 +37,7 @@ from benchmark import (
     find_script,
     move_aside,
     read_curve,
+    split_argv,
     usable_cores,
 )
 from common.cli import Parser, integer, number, run_cli
@@ -58,8 +59,7 @@ SEED = integer(0, 2**31 - 1)
 
 
 def parse_args(argv=None):
-    argv = sys.argv[1:] if argv is None else list(argv)
-    cut = argv.index("--") if "--" in argv else len(argv)
+    own, options = split_argv(argv)
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.sweep"
     parser.usage = "%(prog)s [options] [-- arguments of every run]"
@@ -79,8 +79,8 @@ def parse_args(argv=None):
     add = parser.add_argument_group("job arrays").add_argument
     add("--list", action="store_true", help="only print the numbered command lines")
     add("--index", type=integer(0), metavar="K", help="only run number K, here and now")
-    args = parser.parse_args(argv[:cut])
-    args.options, args.argv = argv[cut + 1 :], argv
+    args = parser.parse_args(own)
+    args.options, args.argv = options, [*own, "--", *options]
     if not args.config and not (args.scripts and args.env_ids):
         parser.error("nothing to run: give --scripts and --env-ids, or --config")
     try:
@@ -375,6 +375,7 @@ def start(run, command, log, output):
 def run_here(run):
     """Runs it as if this process were the run: its output, signals and exit code."""
     log = take(run, wait=True)
+    check_same(run)  # again: another sweep may have made it since
     command = run.command()
     if command is None:
         print(f"{run.name} is finished")
@@ -413,6 +414,13 @@ class LocalPool:
             log = take(run)
             if log is None:  # another sweep is at it, or a run that outlived its sweep
                 self.waiting.append(run)
+                continue
+            try:
+                check_same(run)  # again: another sweep may have made it since
+            except UserError as error:
+                print(error, file=sys.stderr)
+                log.close()
+                ended.append((run, 2))
                 continue
             command = run.command()
             if command is None:

@@ -21,14 +21,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmark import check_env_id, file_name, find_script, machine, read_curve
+from benchmark import check_env_id, file_name, find_script, machine, read_curve, split_argv
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
 
 
 def parse_args(argv=None):
-    argv = sys.argv[1:] if argv is None else list(argv)
-    cut = argv.index("--") if "--" in argv else len(argv)
+    own, options = split_argv(argv)
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.time_to_solve"
     parser.usage = "%(prog)s [options] [-- arguments of the script]"
@@ -43,8 +42,8 @@ def parse_args(argv=None):
     add("--tag", help="with --read: TAG of the runs in the config")
     add("--keep", metavar="DIR", help="keep the run folders there")
     add("--out", metavar="FILE", help="CSV to write")
-    args = parser.parse_args(argv[:cut])
-    args.options = argv[cut + 1 :]
+    args = parser.parse_args(own)
+    args.options = options
     if args.tag and not args.read:
         parser.error("--tag needs --read; give the arguments after -- instead")
     return args

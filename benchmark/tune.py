@@ -14,14 +14,13 @@ import zlib
 from argparse import Namespace
 from pathlib import Path
 
-from benchmark import check_package, file_name, final_return, find_script, sweep
+from benchmark import check_package, file_name, final_return, find_script, split_argv, sweep
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
 
 def parse_args(argv=None):
-    argv = sys.argv[1:] if argv is None else list(argv)
-    cut = argv.index("--") if "--" in argv else len(argv)
+    own, options = split_argv(argv)
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.tune"
     parser.usage = "%(prog)s [options] [-- arguments of every run]"
@@ -33,7 +32,7 @@ def parse_args(argv=None):
     add("--seeds", nargs="+", type=seed, default=[0, 1], metavar="N", help="runs of each setting")
     add("--prune-after", type=integer(0), default=5000, help="no trial is stopped before this step")
     add("--log-dir", help="where everything goes; tune/<env>__<script> if not set")
-    return parser.parse_args(argv[:cut], Namespace(options=argv[cut + 1 :]))
+    return parser.parse_args(own, Namespace(options=options))
 
 
 def read_space(path):

@@ -17,9 +17,8 @@ def load(path, env_id=None, device="cpu"):
     Raises UserError if it is damaged, or if its environment is not here or has changed.
     """
     options = ["--eval-episodes", 1, "--device", device, "--num-threads", torch.get_num_threads()]
-    options += ["--env-id", env_id] if env_id else []
     with torch.random.fork_rng(devices=[]):  # your random numbers on the CPU stay
-        agent, envs = open_run(path, *options)
+        agent, envs = open_run(path, *options, env_id=env_id)
     envs.close()
     return Policy(agent, load_checkpoint(path, script=None)["args"])
 

@@ -162,6 +162,7 @@ class Run:
         self.handlers = {number: signal.signal(number, self._on_signal) for number in STOP}
         if not args.resume:
             self._evaluate(*progress[:2])
+            self._write_progress()
         return progress
 
     def _restore(self, progress):
@@ -239,6 +240,7 @@ class Run:
         if global_step % self.args.eval_every < self.args.num_envs:
             self._evaluate(global_step, num_updates)
             self.save(*progress)
+            self._write_progress()  # last: who finds the final row there finds its checkpoint, too
 
     def running(self, global_step):
         """False when all steps are done or the run was asked to stop (Ctrl-C, SIGTERM)."""
@@ -250,6 +252,7 @@ class Run:
         self.save(*progress)
         if self.stopped_by is None and self.rows[-1]["global_step"] != progress[0]:
             self._evaluate(*progress[:2])
+            self._write_progress()
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
         self.bar.close()
@@ -294,7 +297,6 @@ class Run:
             "eval_success_rate": statistics.fmean(results["successes"] or [math.nan]),
         }
         self.rows.append(row)
-        self._write_progress()
         losses = {name: total / self.loss_counts[name] for name, total in self.loss_sums.items()}
         for name, value in (row | losses).items():
             if not math.isnan(value):
@@ -305,7 +307,7 @@ class Run:
         self.loss_sums, self.loss_counts, self.train_returns = {}, {}, []
 
     def _write_progress(self):
-        """Rewrites progress.csv, completely or not at all, and on disk before the checkpoint."""
+        """Rewrites progress.csv, completely or not at all."""
         text = io.StringIO()
         writer = csv.DictWriter(text, self.rows[0].keys(), lineterminator="\n")
         writer.writeheader()

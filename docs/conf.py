@@ -16,7 +16,7 @@ html_title = project
 
 extensions = ["myst_parser", "mathml", "poke", "quotes"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["results/*.md", "poke_*.md", "_build", "_generated", "_ext"]
+exclude_patterns = ["poke_*.md", "_build", "_ext"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 4
 # `script:` links lead to the highlighted source made by quotes.py; they are written as ../sac.py.
@@ -37,15 +37,3 @@ html_show_search_summary = False
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 html_math_renderer = "mathml"
-
-
-def drop_empty_globs(app, docname, source):
-    """Leaves out lines of the table of contents that match no page (yet)."""
-    if docname == "index":
-        lines = source[0].splitlines()
-        kept = [x for x in lines if not x.endswith("*") or list(DOCS.glob(f"{x}.md"))]
-        source[0] = "\n".join(kept)
-
-
-def setup(app):
-    app.connect("source-read", drop_empty_globs)

@@ -333,7 +333,7 @@ def history():
 
 # ---- Memory in replay ----
 
-PAD, SEEN, USED, PLAIN = "#ffffff", LIGHT[ORANGE], LIGHT[BLUE], PALE
+PAD, SEEN, USED = "#ffffff", LIGHT[ORANGE], LIGHT[BLUE]
 
 
 def sequences():

@@ -267,7 +267,7 @@ class Bumps(gym.Env, EzPickle):
         )
 
     def _move(self, distance):
-        """Slides the gripper until it is past its target or the limit, 120 inner steps at most."""
+        """Slides the gripper until it is past its target or the limit, MAX_INNER_STEPS at most."""
         c = self.client
         sign = 1 if distance > 0 else -1
         # Without the slack, rounding would decide between 120 and 121 inner steps.

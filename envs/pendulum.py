@@ -68,6 +68,3 @@ class Pendulum(PendulumEnv):
         torque = 0.0 if self.last_u is None else float(self.last_u)
         canvas.arrow((0, -1.2), (-0.3 * torque, -1.2), 0.04, BLUE)
         return canvas.rgb()
-
-    def close(self):
-        """Nothing to release: no window was opened."""

@@ -81,7 +81,6 @@ def describe(env_id):
         "kwargs": kwargs,
         "observed": f"{frames}{'colour ' if match['rgb'] else ''}{seen}",
         "hidden": hidden if stack == 1 else "-",
-        "action": "controls",
         "skill": skill if stack == 1 else "none (stacked)",
         "oracle": f"dmc-{match['domain']}-{match['task']}-v0",
     }

@@ -18,7 +18,7 @@ class EnvInfo:
     entry_point: "module:function" that builds the environment (no time limit inside).
     max_episode_steps: decisions per episode; the one `TimeLimit` wrapper sets `truncated`.
     kwargs: arguments of the entry point (it also takes `render_mode`).
-    observed, hidden, action, skill: short texts for the listing.
+    observed, hidden, skill: short texts for the listing.
     oracle: id of the version whose observation is (nearly) the full state, itself if it is one;
         may be one of Gymnasium's own.
     """
@@ -28,7 +28,6 @@ class EnvInfo:
     kwargs: dict = field(default_factory=dict)
     observed: str = ""
     hidden: str = "-"
-    action: str = ""
     skill: str = "none"
     oracle: str = ""
 
@@ -75,7 +74,6 @@ def register(env_id):
 _PENDULUM = {
     "entry_point": "envs.pendulum:make_pendulum",
     "max_episode_steps": 200,
-    "action": "torque",
     "oracle": "pendulum-v0",
 }
 ENVS |= {
@@ -147,7 +145,6 @@ ENVS |= {
 _CARTPOLE = {
     "entry_point": "envs.cartpole:make_cartpole",
     "max_episode_steps": 1000,
-    "action": "force",
     "oracle": "cartpole-continuous-v0",
 }
 ENVS |= {
@@ -189,7 +186,6 @@ ENVS |= {
 _CAR = {
     "entry_point": "envs.car:make_car",
     "max_episode_steps": 160,
-    "action": "thrust",
 }
 _CAR_HIDDEN = {"hidden": "side of heaven, except near the priest"}
 _CAR_EPISODIC = {"episodic_limit": _CAR["max_episode_steps"]}
@@ -250,9 +246,8 @@ ENVS |= {
 # ---- Water maze (envs/water_maze.py) ----
 
 _WATER_MAZE = {
-    "entry_point": "envs.water_maze:make_water_maze",
+    "entry_point": "envs.water_maze:WaterMaze",
     "max_episode_steps": 200,
-    "action": "acceleration (2)",
 }
 ENVS |= {
     "water-maze-simple-pomdp-v0": EnvInfo(
@@ -284,7 +279,6 @@ ENVS |= {
 _REACHER = {
     "entry_point": "envs.reacher:make_reacher",
     "max_episode_steps": 50,
-    "action": "2 torques",
     "oracle": "reacher-mdp-v0",
 }
 ENVS |= {
@@ -321,7 +315,6 @@ ENVS |= {
         },
         observed=observed,
         hidden=hidden,
-        action="force on the cart",
         skill=skill,
         oracle=f"dmc-cartpole-{task}-v0",
     )
@@ -337,14 +330,10 @@ ENVS |= {
             "rgb": False,
         },
         observed="3 grey pictures of 84 x 84",
-        action=action,
         skill="none; pixels",
         oracle=f"dmc-{domain}-{task}-v0",
     )
-    for domain, task, action in (
-        ("cartpole", "balance", "force on the cart"),
-        ("walker", "walk", "6 joint torques"),
-    )
+    for domain, task in (("cartpole", "balance"), ("walker", "walk"))
 }
 
 # ---- Push-r-bump (envs/bumps.py) ----
@@ -352,7 +341,6 @@ ENVS |= {
 _BUMPS = {
     "entry_point": "envs.bumps:Bumps",
     "max_episode_steps": 50,
-    "action": "stroke, stiffness",
 }
 _TOUCH = {"observed": "tip position, finger angle", "hidden": "both bumps"}
 _SEEN = {"observed": "tip position, finger angle, both bumps"}
@@ -390,7 +378,6 @@ ENVS |= {
 _LOCOMOTION = {
     "entry_point": "envs.locomotion:Locomotion",
     "max_episode_steps": 1000,
-    "action": "joint torques",
 }
 for _robot, _full in {
     "halfcheetah": "HalfCheetahBulletEnv-v0",
@@ -433,7 +420,6 @@ for _robot, _full in {
     _runner = {
         "entry_point": "envs.mujoco:make_runner",
         "max_episode_steps": 1000,
-        "action": "joint torques",
         "oracle": _full,  # Gymnasium's own
     }
     ENVS[f"mujoco-{_robot}-p-v0"] = EnvInfo(

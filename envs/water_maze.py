@@ -22,13 +22,9 @@ LOW = (-1, -1, 0, -PLATFORM_DISTANCE, -PLATFORM_DISTANCE, -MAX_SPEED, -MAX_SPEED
 HIGH = (1, 1, 1, PLATFORM_DISTANCE, PLATFORM_DISTANCE, MAX_SPEED, MAX_SPEED, 1)
 
 
-def make_water_maze(observed="pomdp", render_mode=None):
-    """observed: a key of OBSERVED."""
-    return WaterMaze(observed, render_mode)
-
-
 class WaterMaze(gym.Env):
     """Action: acceleration (2,), each in [-0.03, 0.03].  Reward: 1 per step on the platform.
+    observed: a key of OBSERVED.
 
     After five rewarded steps (not necessarily in a row) the point is put back to the centre, at
     rest. The only sign of it is an observation at the centre with the flag still at 1;

@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -288,3 +289,11 @@ def test_a_pendulum_run_loads_no_simulator(tmp_path):
     ended = call("-c", code, *argv, "--eval-episodes", 1)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_was_typed_is_known_in_both_ways_of_writing_it(monkeypatch):
+    parse = importlib.import_module("sac").parse_args
+    assert parse(["--lr=0.5", "--batch-size", "3"]).typed == ["batch_size", "lr"]
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # of a process that only imports yet
+    monkeypatch.setattr(sys, "argv", ["sac.py", "--lr", "0.5"])
+    assert parse().typed == ["lr"]

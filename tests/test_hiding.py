@@ -196,3 +196,12 @@ def test_a_resumed_run_of_a_hidden_version_is_the_run_without_the_break(env_id, 
     cut = train("sac", argv, tmp_path, "cut")  # in the middle of an episode
     resume("sac", cut, tmp_path, 90)
     assert_same_run(whole, cut)
+
+
+def test_the_flickering_pendulum_hides_half_and_the_noisy_one_adds_three_tenths():
+    true, shown = play(pendulum()), play(gym.make("pendulum-flicker-v0"))
+    dropped = ~shown.any(axis=1)
+    assert 0.35 < dropped.mean() < 0.65
+    np.testing.assert_array_equal(shown[~dropped], true[~dropped])
+    noise = play(gym.make("pendulum-noise-v0")) - true
+    np.testing.assert_allclose(noise.std(axis=0), 0.3, rtol=0.25)

@@ -454,3 +454,11 @@ def test_losses_and_every_parameter_are_those_of_stable_baselines3(
         torch.testing.assert_close(our.bias, bias, atol=1e-5, rtol=0)
     if script == "sac":
         assert agent.log_alpha.item() == pytest.approx(model.log_ent_coef.item(), abs=1e-5)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_acting_without_noise_draws_no_random_number(script):
+    agent, before = make_agent(script)[2], torch.get_rng_state()
+    shape = PICTURE if script == "conv_sac" else (OBS_DIM,)
+    agent.act(np.zeros((3, *shape), np.float32), deterministic=True)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -182,3 +182,20 @@ def test_batches_are_as_large_and_as_long_as_asked_for(script, tmp_path, monkeyp
                 learned.append(len(places))
                 context.append(places[0].item())
         assert (max(learned), max(context)) == (4, 3)
+
+
+@pytest.mark.parametrize("per_step", [0.5, 2])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_env_steps_and_updates_are_counted_with_several_environments_too(
+    script, per_step, tmp_path, monkeypatch
+):
+    module, stored, learned = importlib.import_module(script), [], []
+    real_add, real_update = module.ReplayBuffer.add, module.update
+    monkeypatch.setattr(
+        module.ReplayBuffer, "add", lambda self, *x: stored.append(len(x[0])) or real_add(self, *x)
+    )
+    monkeypatch.setattr(module, "update", lambda *x: learned.append(0) or real_update(*x))
+    argv = ["--num-envs", 3, "--updates-per-step", per_step, "--run-dir", tmp_path / "run"]
+    module.main(module.parse_args(tiny(script, *argv, total=30)))
+    assert sum(stored) == 30
+    assert len(learned) == (30 - 16) * per_step

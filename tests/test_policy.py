@@ -221,3 +221,12 @@ def test_a_run_cannot_go_on_from_an_exported_policy(tmp_path):
     ended = run("rsac", ["--resume", POLICY], tmp_path)
     assert ended.code == 2
     assert "holds no run" in ended.err
+
+
+@pytest.mark.parametrize("which", ["Dict", "Tuple", "Table"])
+def test_a_policy_reads_the_parts_of_an_observation(which, tmp_path):
+    name = f"toy_envs:Toy{which}-v0"
+    folder = train("sac", tiny("sac", env=name), tmp_path)
+    told = evaluated("sac", folder, tmp_path, "--env-id", name, "--seed", 5)
+    returns = play(load(folder, env_id=name), name, make_seeds("test", 5, count=4))
+    assert np.mean(returns) == pytest.approx(told["return_mean"], rel=1e-4)

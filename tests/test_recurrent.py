@@ -16,6 +16,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from script_runs import RECURRENT as SCRIPTS
+from script_runs import tiny
+from toy_envs import Toy, register
 
 import rsac
 from common.envs import make_envs
@@ -585,3 +587,51 @@ def test_episodes_of_one_and_two_steps_are_learned_from(script, length, tmp_path
     assert not module.main(module.parse_args(text.split()))
     last = (tmp_path / "run" / "progress.csv").read_text().splitlines()[-1]
     assert last.startswith("30,20,")
+
+
+class Still(Toy):
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs * [1, 1, 0], 0.0, *rest
+
+    def reset(self, **kwargs):
+        obs, info = super().reset(**kwargs)
+        return obs * [1, 1, 0], info
+
+
+register("Still-v0", Still)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_is_always_zero_has_a_scale_all_the_same(script, tmp_path, monkeypatch):
+    module, agents = importlib.import_module(script), []
+    real = module.update
+    monkeypatch.setattr(module, "update", lambda agent, *x: agents.append(agent) or real(agent, *x))
+    argv = tiny(script, "--run-dir", tmp_path / "run", env="Still-v0", total=20)
+    assert not module.main(module.parse_args(argv))
+    assert agents[0].obs_scale[2] == pytest.approx(0.1)
+    assert getattr(agents[0], "reward_scale", 0.01) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_weights_of_a_new_memory_are_larger_than_pytorchs(script):
+    module = importlib.import_module(script)
+    torch.manual_seed(0)
+    memory = module.Memory(6, module.parse_args([]))
+    assert 1.9 < memory.weight_ih_l0.abs().max() * 6**0.5 <= 2
+    keep = memory.bias_ih_l0[64:128]
+    assert torch.equal(memory.bias_ih_l0[:64], -keep)
+    assert (keep > 0).sum() == 16
+
+
+@pytest.mark.parametrize("script", ["rsac", "rsac_sharing"])
+def test_the_entropy_and_the_first_critic_are_told(script, monkeypatch):
+    module, args, agent, optimizers = make(script)
+    batch = draw_batch([5, 3, 1, 2], 12, 2, 3)
+    fix_noise(monkeypatch, torch.randn(2, len(batch[4]), ACT, dtype=torch.double))
+    seen, real = [], module.actor_loss
+    monkeypatch.setattr(module, "actor_loss", lambda *x: seen.append(x) or real(*x))
+    losses = learn(module, agent, optimizers, batch, args)
+    ((log_prob, q1, _, _),) = seen
+    assert losses["entropy"].item() == pytest.approx(-log_prob.mean().item())
+    assert losses["q_mean"].item() == pytest.approx(q1.mean().item())

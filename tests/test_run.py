@@ -30,6 +30,7 @@ from script_runs import (
     train,
     wait,
 )
+from torch.utils.tensorboard import SummaryWriter
 from toy_envs import WRONG
 
 import common.run
@@ -430,3 +431,58 @@ def test_a_film_can_be_a_gif(tmp_path):
     )
     assert (tmp_path / "film.gif").read_bytes()[:3] == b"GIF"
     assert len(frames(tmp_path / "film.gif")) == 3
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_row_and_tensorboard_tell_of_what_came_since_the_row_before(
+    script, tmp_path, monkeypatch
+):
+    module = importlib.import_module(script)
+    returns, losses, rows, written = [], {}, [], {}
+    make, real_evaluate, real_update = module.make_envs, common.run.evaluate, module.update
+
+    def watched_make(*args):
+        envs = make(*args)
+        real_step = envs.step
+
+        def step(action):
+            result = real_step(action)
+            ended = result[2] | result[3]
+            returns.extend(result[4]["episode"]["r"][ended].tolist() if ended.any() else [])
+            return result
+
+        envs.step = step
+        return envs
+
+    def watched_update(*args):
+        its = real_update(*args)
+        for name, value in its.items():
+            losses.setdefault(name, []).append(value.item())
+        return its
+
+    def evaluate(*args):
+        its = real_evaluate(*args)
+        nan = [np.nan]
+        row = {
+            "train_return_mean": np.mean(returns or nan),
+            "eval_return_std": np.std(its["returns"]),
+        }
+        row["eval_success_rate"] = np.mean(its["successes"] or nan)
+        rows.append(row | {name: np.mean(x) for name, x in losses.items()})
+        returns.clear(), losses.clear()
+        return its
+
+    def add_scalar(writer, name, value, step):
+        written.setdefault(step, {})[name] = value
+
+    monkeypatch.setattr(module, "make_envs", watched_make)
+    monkeypatch.setattr(module, "update", watched_update)
+    monkeypatch.setattr(common.run, "evaluate", evaluate)
+    monkeypatch.setattr(SummaryWriter, "add_scalar", add_scalar)
+    module.main(module.parse_args(tiny(script, "--run-dir", tmp_path / "run")))
+    assert len(rows) == 4
+    for row, told, scalars in zip(rows, progress(tmp_path / "run"), written.values(), strict=True):
+        for name, value in row.items():
+            if name in told:
+                assert float(told[name]) == pytest.approx(value, nan_ok=True), name
+            assert scalars.get(name, np.nan) == pytest.approx(value, nan_ok=True), name

@@ -142,3 +142,17 @@ def test_each_row_has_its_curve_and_says_where_it_comes_from():
     assert names == {origin["run"] for origin in origins}
     started = [origin["run"] for origin in origins if "--resume" not in origin["command"]]
     assert sorted(started) == sorted(names)  # each further process of a run has a line, too
+
+
+def test_a_row_of_the_scoreboard_is_that_of_its_run(tmp_path):
+    folder = tmp_path / "pendulum-p-v0__rsac__3__now"
+    folder.mkdir()
+    values = [-950, -960, -970, -980, -990, -995, -998, -999, -300, -100, -200]  # steps 0 to 1000
+    lines = [f"{100 * k},{60.0 * k},{value}\n" for k, value in enumerate(values)]
+    head = "global_step,wall_seconds,eval_return_mean\n"
+    (folder / "progress.csv").write_text(head + "".join(lines))
+    told = "episodes 2  return_mean -150  return_std 9  return_min -170  return_max -130"
+    (folder / "test.txt").write_text(f"{told}  length_mean 200  success_rate 0.5\n")
+    row = scoreboard.evaluate_run(folder, 2)
+    expected = ("pendulum-p-v0", "rsac", "3", "-150", "0.5", "-300", "1000", "10.0")
+    assert row == dict(zip(scoreboard.COLUMNS, expected, strict=True))

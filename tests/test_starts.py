@@ -188,3 +188,25 @@ def test_a_run_says_first_that_observations_are_flattened(script, which, words, 
 @pytest.mark.parametrize("script", [name for name in ("sac", "rdpg", "rsac") if name in SCRIPTS])
 def test_flat_observations_of_whole_numbers_are_learned_from_as_numbers(script, tmp_path):
     train(script, tiny(script, env="toy_envs:ToyBytes-v0"), tmp_path)
+
+
+class Made(Exception):
+    pass
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_seed_sets_episodes_random_steps_and_first_weights(script, monkeypatch):
+    module, seen = importlib.import_module(script), []
+
+    def track(run, agent, envs, rng, **others):
+        weights = next(agent.actor.parameters()).detach().numpy()
+        seen.append((envs.reset()[0].tobytes(), rng.random(), weights.tobytes()))
+        raise Made
+
+    monkeypatch.setattr(module.Run, "track", track)
+    for seed in (0, 1, 1):
+        with pytest.raises(Made):
+            module.main(module.parse_args(tiny(script, "--seed", seed)))
+    for zero, one, again in zip(*seen, strict=True):
+        assert zero != one
+        assert one == again

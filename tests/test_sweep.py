@@ -5,6 +5,7 @@ Those of Ray start real clusters on this machine.
 
 import csv
 import errno
+import fcntl
 import os
 import re
 import shlex
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import import_script, plot, sweep
+from benchmark import import_script, move_aside, plot, sweep
 from benchmark.sweep import clock, last_lines, parse_args, read_config, split_options
 from common.errors import UserError
 
@@ -386,6 +387,30 @@ def test_settings_are_compared_by_name_and_value(before, after, tmp_path):
     assert code == 2
     assert "--gain" in err
     assert run(*words, *before)[0] == 0
+
+
+def test_a_run_that_another_sweep_made_meanwhile_with_other_arguments_fails(tmp_path, capsys):
+    words = [*ONE, "--log-dir", str(tmp_path), "--", "--total-steps", "300"]
+    waiting = sweep.LocalPool(sweep.make_runs(parse_args(words)), 1)
+    code, _, err = run(*words, "--gain", 2)
+    assert code == 0, err
+    ((_, code),) = waiting.poll()
+    assert code == 2
+    assert "was made with --gain 2, not no --gain" in capsys.readouterr().err
+    assert waiting.poll() == []
+
+
+def test_a_folder_that_a_process_writes_to_is_not_moved_aside(tmp_path):
+    folder = tmp_path / "pendulum-p-v0__fake_script__0"
+    folder.mkdir()
+    with open(folder / "args.json", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another process is writing to"):
+            move_aside(folder)
+    move_aside(folder)
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "pendulum-p-v0_fake_script_0_unfinished_1"
+    ]
 
 
 def test_a_copy_of_a_script_in_another_place_is_another_setting(tmp_path):

@@ -9,12 +9,12 @@ SAME_EPISODE = (
 # Where one episode meets the next, the first observation of the next one is kept.
 OBS = (
     """\
-        obs[b, t] = self.obs[rows]
-        obs[b, t + 1] = self.next_obs[rows]
+        obs[b, t] = self.obs[read]
+        obs[b, t + 1] = self.next_obs[read]
 """,
     """\
-        obs[b, t + 1] = self.next_obs[rows]
-        obs[b, t] = self.obs[rows]
+        obs[b, t + 1] = self.next_obs[read]
+        obs[b, t] = self.obs[read]
 """,
 )
 exec(changed(__file__, SAME_EPISODE, OBS))
