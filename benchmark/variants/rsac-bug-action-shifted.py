@@ -2,7 +2,7 @@
 
 from variant import changed
 
-NEXT = "        obs[b, t + 1] = self.next_obs[rows]\n"
+NEXT = "        obs[b, t + 1] = self.next_obs[read]\n"
 SHIFT = """\
         action = slice(-self.action.shape[1], None)
         obs[:, :-1, action] = obs[:, 1:, action].copy()
