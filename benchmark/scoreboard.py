@@ -233,15 +233,16 @@ def cells(line):
 
 def table(lines):
     """Markdown: one line for each task of SHOWN's scripts, finals in the order of the seeds."""
-    head = ["task", "floor", "full state", "final return of each seed", "of the way"]
-    head += ["success", "worst late", "solved", "steps", "minutes"]
+    head = ["task", "floor", "full state", "final return of each seed", "worst late"]
+    head += ["solved (of the way)", "steps", "minutes"]
     rows = []
     for line in (line for line in lines if line["algorithm"] in SHOWN):
         its = cells(line)
         floor = f"{its['floor']} ({line['floor'][1]})" if line["floor"] else "-"
-        success = "-" if line["success"] is None else f"{line['success']:.2f}"
-        row = [f"`{line['env_id']}`", floor, its["bound"], its["finals"], its["share"], success]
-        row += [short(line["worst"]), its["solved"], its["steps"], f"{line['minutes']:.1f}"]
+        success = "" if line["success"] is None else f"; success {line['success']:.2f}"
+        solved = f"{its['solved']} ({its['share']})" if line["floor"] else "-"
+        row = [f"`{line['env_id']}`", floor, its["bound"], its["finals"] + success]
+        row += [short(line["worst"]), solved, its["steps"], f"{line['minutes']:.1f}"]
         rows.append(row)
     return markdown(head, rows)
 
