@@ -161,8 +161,7 @@ class Run:
         self.bar = tqdm(total=args.total_steps, initial=step, unit="step", mininterval=every)
         self.handlers = {number: signal.signal(number, self._on_signal) for number in STOP}
         if not args.resume:
-            self._evaluate(*progress[:2])
-            self._write_progress()
+            self._tell(self._evaluate(*progress[:2]))
         return progress
 
     def _restore(self, progress):
@@ -191,6 +190,8 @@ class Run:
 
     def save(self, *progress):
         """Writes a checkpoint of everything tracked; `progress` as in `start`."""
+        if not self.folder.is_dir():
+            raise RunError(f"cannot write {self.folder}: it is no longer there")
         tracked = self.tracked
         state = {
             "agent": tracked["agent"].state_dict(),
@@ -238,9 +239,9 @@ class Run:
         global_step, num_updates = progress[:2]
         self.bar.update(self.args.num_envs)
         if global_step % self.args.eval_every < self.args.num_envs:
-            self._evaluate(global_step, num_updates)
+            scalars = self._evaluate(global_step, num_updates)
             self.save(*progress)
-            self._write_progress()  # last: who finds the final row there finds its checkpoint, too
+            self._tell(scalars)  # last: whoever finds the final row finds its checkpoint, too
 
     def running(self, global_step):
         """False when all steps are done or the run was asked to stop (Ctrl-C, SIGTERM)."""
@@ -251,8 +252,7 @@ class Run:
         # In this order: a run made longer by --resume has no evaluation here, if none is due.
         self.save(*progress)
         if self.stopped_by is None and self.rows[-1]["global_step"] != progress[0]:
-            self._evaluate(*progress[:2])
-            self._write_progress()
+            self._tell(self._evaluate(*progress[:2]))
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
         self.bar.close()
@@ -275,7 +275,7 @@ class Run:
         return self.saved.get("wall_seconds", 0.0) + time.perf_counter() - cli.STARTED
 
     def _evaluate(self, global_step, num_updates):
-        """Evaluates the agent; one row of progress.csv, and the same with losses to TensorBoard."""
+        """Evaluates the agent: a new row of progress.csv. Returns it with the mean losses since."""
         args = self.args
         seeds = make_seeds("evaluation", args.seed, global_step, count=args.eval_episodes)
         tenth = args.video and global_step // args.eval_every % 10 == 0
@@ -298,13 +298,18 @@ class Run:
         }
         self.rows.append(row)
         losses = {name: total / self.loss_counts[name] for name, total in self.loss_sums.items()}
-        for name, value in (row | losses).items():
-            if not math.isnan(value):
-                self.writer.add_scalar(name, value, global_step)
-        self.writer.flush()
-        train, mean = row["train_return_mean"], row["eval_return_mean"]
-        self.bar.set_postfix(train=f"{train:.1f}", eval=f"{mean:.1f}")
         self.loss_sums, self.loss_counts, self.train_returns = {}, {}, []
+        return row | losses
+
+    def _tell(self, scalars):
+        """Shows what `_evaluate` returned, and writes it to TensorBoard and progress.csv."""
+        for name, value in scalars.items():
+            if not math.isnan(value):
+                self.writer.add_scalar(name, value, scalars["global_step"])
+        self.writer.flush()
+        self._write_progress()
+        train, mean = scalars["train_return_mean"], scalars["eval_return_mean"]
+        self.bar.set_postfix(train=f"{train:.1f}", eval=f"{mean:.1f}")
 
     def _write_progress(self):
         """Rewrites progress.csv, completely or not at all."""

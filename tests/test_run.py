@@ -300,7 +300,7 @@ def test_a_folder_that_may_not_be_written_is_left_alone(tmp_path):
 def test_a_run_whose_folder_is_deleted_says_so(script, tmp_path):
     log, folder = tmp_path / "log", tmp_path / "runs" / "run"
     pid = launch(script, tiny(script, "--run-dir", folder, total=10**6), log)
-    wait(pid, log, until=(folder / "checkpoint.pt").exists)
+    wait(pid, log, until=lambda: (folder / "progress.csv").exists() and len(progress(folder)) > 1)
     folder.rename(tmp_path / "away")
     ended = wait(pid, log, until=folder.exists)
     assert ended.code == 1
