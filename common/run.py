@@ -57,7 +57,7 @@ def origin():
         "clean": all(line[0] == "#" for line in lines) if lines else None,
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "gymnasium", "numpy")},
-        # With what PyTorch makes of the processor: an LSTM takes longer with AVX2 than with AVX512.
+        # With what PyTorch makes of the processor (AVX2 or AVX512): times depend on it.
         "machine": f"{platform.platform()}, {psutil.cpu_count()} cores, {get_cpu_capability()}",
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
