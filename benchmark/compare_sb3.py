@@ -11,9 +11,7 @@ last tenth of the evaluations, and the difference of the means with its 95 % int
 unequal variance (Welch 1947). An interval with 0 in it shows no difference.
 """
 
-import csv
 import importlib
-import io
 import statistics
 import subprocess
 import sys
@@ -191,6 +189,7 @@ def train_sb3(script, seed, folder, args):
     """Trains Stable-Baselines3 with the defaults of `script` in a folder of the same kind."""
     import torch
 
+    from common.checkpoint import write_csv
     from common.envs import make_env
 
     module = importlib.import_module(script)
@@ -200,7 +199,7 @@ def train_sb3(script, seed, folder, args):
     env = make_env(args.env_id, seed)
     folder.mkdir(parents=True)
     path = folder / "progress.csv"
-    write_rows(path, learn(make_sb3(script, env, its), its, path, time.time()))
+    write_csv(path, learn(make_sb3(script, env, its), its, path, time.time()))
     env.close()
 
 
@@ -213,6 +212,7 @@ def learn(model, args, path, start):
     """
     from stable_baselines3.common.callbacks import BaseCallback
 
+    from common.checkpoint import write_csv
     from common.evaluate import evaluate, make_eval_envs
     from envs.wrappers import make_seeds
 
@@ -246,22 +246,11 @@ def learn(model, args, path, start):
             }
             rows.append(row)
             if self.num_timesteps < args.total_steps:
-                write_rows(path, rows)
+                write_csv(path, rows)
 
     model.learn(args.total_steps, callback=Evaluate())
     eval_envs.close()
     return rows
-
-
-def write_rows(path, rows):
-    """Writes dicts as a CSV, completely or not at all."""
-    from common.checkpoint import write_file
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_file(path, text.getvalue().encode())
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ import time
 
 import numpy as np
 
-from benchmark import RECURRENT, import_script, machine
+from benchmark import RECURRENT, compare_sb3, import_script, machine
 from common.cli import Parser, integer, run_cli
 
-SCRIPTS = ("ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing")
+SCRIPTS = (*compare_sb3.SCRIPTS, *RECURRENT)
 OBS_DIM, ACTION_DIM = 17, 6  # HalfCheetah
 EPISODE = 1000  # [env steps]
 STORED = 20_000  # [env steps]
@@ -38,7 +38,7 @@ def parse_args(argv=None):
     text = "steps of context before the windows, of recurrent scripts"
     add("--context-lengths", type=integer(0), nargs="+", default=lengths, metavar="K", help=text)
     devices = ["cpu", "cuda"]
-    add("--devices", nargs="+", default=devices, metavar="D", help="cpu, cuda or cuda:N")
+    add("--devices", nargs="+", choices=devices, default=devices, help="where to run it")
     add("--num-threads", type=integer(1), default=2, help="threads of PyTorch on the CPU")
     add("--seconds", type=float, default=0.3, help="length of a block")
     return parser.parse_args(argv)

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a file
 
 from benchmark import check_package, file_name
-from benchmark.compare_sb3 import Peer, learn, write_rows
+from benchmark.compare_sb3 import Peer, learn
 from benchmark.scoreboard import TEST_EPISODES, TEST_SEED, TESTED
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
@@ -42,6 +42,7 @@ def main(args):
     import torch
     from sb3_contrib import RecurrentPPO
 
+    from common.checkpoint import write_csv
     from common.envs import make_env
     from common.evaluate import evaluate, make_eval_envs, summary
     from common.run import origin
@@ -64,7 +65,7 @@ def main(args):
     results = evaluate(Peer(model), envs, make_seeds("test", TEST_SEED, count=args.test_episodes))
     envs.close()
     (folder / TESTED).write_text(summary(results) + "\n")
-    write_rows(progress, rows)  # last: a run with its final row is finished
+    write_csv(progress, rows)  # last: a run with its final row is finished
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmark import ROOT, find_script, read_curve
 from benchmark.plot import collect, markdown, read_baselines, read_runs
-from common.checkpoint import NAME, load_checkpoint, write_file
+from common.checkpoint import NAME, load_checkpoint, write_csv, write_file
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -146,12 +146,8 @@ def read_rows(path):
 
 
 def write_rows(path, rows):
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(sorted(rows, key=lambda r: (r["env_id"], r["algorithm"], int(r["seed"]))))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, text.getvalue().encode())
+    write_csv(path, sorted(rows, key=lambda r: (r["env_id"], r["algorithm"], int(r["seed"]))))
 
 
 # ---- Floor, bound, solved ----

@@ -3,6 +3,7 @@
 A checkpoint is a PyTorch file with its SHA-256 appended; common/replay_files.py has the replay.
 """
 
+import csv
 import hashlib
 import io
 import os
@@ -32,6 +33,15 @@ def write_file(path, *chunks):
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}; the old file is kept") from error
+
+
+def write_csv(path, rows):
+    """Writes dicts with the same keys as a table, completely or not at all."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_file(path, text.getvalue().encode())
 
 
 def save_checkpoint(folder, state, name=NAME):

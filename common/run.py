@@ -1,8 +1,6 @@
 """What a run shows and writes: folder, progress.csv, TensorBoard, progress bar, checkpoints."""
 
-import csv
 import fcntl
-import io
 import json
 import math
 import platform
@@ -25,7 +23,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from common import cli
-from common.checkpoint import load_checkpoint, save_checkpoint, write_file
+from common.checkpoint import load_checkpoint, save_checkpoint, write_csv, write_file
 from common.errors import RunError, UserError
 from common.evaluate import evaluate, make_eval_envs, set_up_torch
 from common.replay_files import ReplayFiles
@@ -179,9 +177,10 @@ class Run:
         tracked["rng"].bit_generator.state = saved["rng"]
         self.train_returns, self.loss_sums, self.loss_counts = saved["pending"]
         self.rows = saved["rows"]
-        self._write_progress()  # without rows written after the checkpoint: they will come again
+        # Without rows written after the checkpoint: they will come again.
+        write_csv(self.folder / "progress.csv", self.rows)
         torch.set_rng_state(saved["torch_rng"].cpu())
-        if "cuda_rng" in saved and self.args.device != "cpu":
+        if "cuda_rng" in saved and self.args.device.startswith("cuda"):
             torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.args.device)
         return [
             old.cpu().numpy() if isinstance(new, np.ndarray) else old
@@ -208,7 +207,7 @@ class Run:
             "pending": [self.train_returns, self.loss_sums, self.loss_counts],
             "wall_seconds": self.wall_seconds(),
         }
-        if self.args.device != "cpu":
+        if self.args.device.startswith("cuda"):
             state["cuda_rng"] = torch.cuda.get_rng_state(self.args.device)
         save_checkpoint(self.folder, state)
 
@@ -307,17 +306,9 @@ class Run:
             if not math.isnan(value):
                 self.writer.add_scalar(name, value, scalars["global_step"])
         self.writer.flush()
-        self._write_progress()
+        write_csv(self.folder / "progress.csv", self.rows)
         train, mean = scalars["train_return_mean"], scalars["eval_return_mean"]
         self.bar.set_postfix(train=f"{train:.1f}", eval=f"{mean:.1f}")
-
-    def _write_progress(self):
-        """Rewrites progress.csv, completely or not at all."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self.rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        write_file(self.folder / "progress.csv", text.getvalue().encode())
 
     def _on_signal(self, number, frame):
         # One request may come twice within an instant: from make, and from what stopped make.
