@@ -582,3 +582,9 @@ def test_no_text_of_a_diagram_is_cut_off_or_lies_on_another():
                 unreadable |= {name: found} if (found := crossed(figure)) else {}
             diagrams.plt.close(figure)
     assert unreadable == {}
+
+
+def test_the_scoreboard_has_the_small_type_of_wide_tables():
+    columns = int(re.search(r"th:nth-child\((\d+)\)", (DOCS / "_static/docs.css").read_text())[1])
+    head = (DOCS / "results.md").read_text().partition("| task |")[2].partition("\n")[0]
+    assert 1 + head.count("|") >= columns
