@@ -468,12 +468,21 @@ def curves(env_id, name):
     return sorted(RESULTS.glob(f"[cm]*/{env_id}__{name}__*.csv"))
 
 
+def chosen(names):
+    """The tasks that all these scripts were run on."""
+    return [env_id for env_id in CHOSEN if all(curves(env_id, name) for name in names)]
+
+
 def choice(names):
     """Evaluation returns of two scripts, {script: text}, one line for each seed and one panel for
-    each task, from results/memory and, for scripts of the scoreboard, results/curves."""
+    each task that was run, from results/memory and, for scripts of the scoreboard, results/curves.
+    """
     colors = dict(zip(names, (BLUE, RED), strict=True))
-    figure, row = plt.subplots(1, len(CHOSEN), figsize=(10.5, 2.4), layout="constrained")
-    for ax, env_id in zip(row, CHOSEN, strict=True):
+    tasks = chosen(names)
+    figure, row = plt.subplots(
+        1, len(tasks), figsize=(0.3 + 3.4 * len(tasks), 2.4), layout="constrained", squeeze=False
+    )
+    for ax, env_id in zip(row[0], tasks, strict=True):
         last = min(read_curve(p)["global_step"][-1] for name in names for p in curves(env_id, name))
         for name, color in colors.items():
             for path in curves(env_id, name):
@@ -483,8 +492,9 @@ def choice(names):
                 ax.plot(steps, returns, color=color, lw=1)
         ax.set_title(env_id, size=9, loc="left")
         ax.set_xlabel("env steps", size=9)
+        ax.locator_params(axis="x", nbins=4)
         ax.tick_params(labelsize=8)
-    row[0].set_ylabel("evaluation return", size=9)
+    row[0, 0].set_ylabel("evaluation return", size=9)
     handles = [plt.Line2D([], [], color=colors[name], label=names[name]) for name in names]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False
@@ -497,6 +507,7 @@ CHOICES = {
     "start_times": {"rsac-aligned": "all sequences at one time"},
     "gradient": {"rsac-bug-no-gradient": "no gradient through the context"},
     "layernorm": {"rsac-no-layernorm": "no LayerNorm"},
+    "owners": {"rsac_sharing": "rsac_sharing.py"},
 }
 
 
@@ -541,7 +552,7 @@ FIGURES = {
     **{
         f"choice_{name}": lambda others=others: choice({"rsac": "rsac.py"} | others)
         for name, others in CHOICES.items()
-        if all(curves(env_id, script) for script in others for env_id in CHOSEN)  # they were run
+        if chosen(others)
     },
     **{f"bug_{name}": lambda name=name: bug(name) for name in sorted(BUGS)},
 }
