@@ -363,8 +363,8 @@ def main(args):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
             # Not in the papers: the first batch sets the scale of inputs, all random steps that of
-            # rewards. Large inputs would saturate the gates. Alpha starts at 0.1: it would do
-            # nothing beside large rewards, and small or rare ones would do nothing beside it.
+            # rewards. Large inputs would saturate the gates. An alpha of 0.1 would be too little
+            # beside large rewards, and too much beside small or rare ones.
             if num_updates == 0:
                 agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
                 rewards = torch.from_numpy(buffer.reward[: buffer.num_added])
