@@ -86,7 +86,6 @@ class ReplayBuffer:
         # Counts the rows of an environment and jumps ahead at each new beginning: none lies between
         # two rows if and only if their places differ by as much as their times.
         self.place = np.zeros(capacity, np.int64)
-        self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
         """Stores one step of N environments: obs (N, *obs_shape), action (N, action_dim), reward

@@ -79,10 +79,10 @@ class ReplayBuffer:
         self.next_obs = np.zeros((capacity, obs_dim), np.float32)
         self.terminated = np.zeros((capacity, 1), np.float32)
         self.ended = np.ones(capacity, bool)  # terminated or truncated
-        # Counts the steps of an environment and jumps ahead after each episode: two steps belong to
-        # one episode if and only if their places differ by as much as their times.
+        # Counts the steps of an environment and jumps ahead after each episode: two of its steps
+        # belong to one episode if and only if their places differ by as much as their times. Rows
+        # of other environments, met where the ring wraps around, are too old for that.
         self.place = np.zeros(capacity, np.int64)
-        self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
         """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).

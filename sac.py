@@ -69,7 +69,6 @@ class ReplayBuffer:
         self.reward = np.zeros((capacity, 1), np.float32)
         self.next_obs = np.zeros((capacity, obs_dim), np.float32)
         self.terminated = np.zeros((capacity, 1), np.float32)
-        self.num_bytes = sum(x.nbytes for x in vars(self).values() if isinstance(x, np.ndarray))
 
     def add(self, obs, action, reward, next_obs, terminated):
         """Stores one step of N environments: obs (N, obs_dim), action (N, action_dim), reward (N,).

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from common.checkpoint import write_file
 from common.cli import Parser, integer, run_cli
 from common.envs import make_env
 from common.errors import UserError
+from common.files import write_file
 
 # The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, those
 # with a controller of their own, and those that hide in other ways or in another simulator.

@@ -189,8 +189,8 @@ def train_sb3(script, seed, folder, args):
     """Trains Stable-Baselines3 with the defaults of `script` in a folder of the same kind."""
     import torch
 
-    from common.checkpoint import write_csv
     from common.envs import make_env
+    from common.files import write_csv
 
     module = importlib.import_module(script)
     words = ["--seed", str(seed), "--env-id", args.env_id, "--total-steps", str(args.total_steps)]
@@ -212,8 +212,8 @@ def learn(model, args, path, start):
     """
     from stable_baselines3.common.callbacks import BaseCallback
 
-    from common.checkpoint import write_csv
     from common.evaluate import evaluate, make_eval_envs
+    from common.files import write_csv
     from envs.wrappers import make_seeds
 
     eval_envs, rows = make_eval_envs(args), []

@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmark import ROOT, file_name, find_script, open_run, without_folder
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
+from common.files import write_file
 
 HEAD = """# Trained policies
 
@@ -69,7 +70,7 @@ def table_row(name, state):
 
 def write_table(folder):
     """Writes README.md of a folder from the exported files in it."""
-    from common.checkpoint import load_checkpoint, write_file
+    from common.checkpoint import load_checkpoint
 
     states = {path.name: load_checkpoint(path, None) for path in sorted(folder.glob("*.pt"))}
     rows = [table_row(name, state) for name, state in states.items() if "returns" in state]

@@ -28,8 +28,8 @@ from benchmark.scoreboard import (
     save,
     short,
 )
-from common.checkpoint import write_file
 from common.cli import run_cli
+from common.files import write_file
 
 OUT = RESULTS / "locomotion"
 PAGE = ROOT / "docs" / "locomotion.md"

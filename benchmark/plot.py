@@ -10,6 +10,7 @@ arguments (args.json in the run folder) differ are not averaged: the line's name
 """
 
 import csv
+import io
 import itertools
 import json
 import re
@@ -22,7 +23,8 @@ import numpy as np
 
 from benchmark import COLUMNS, LARGEST, file_name, final_return, read_curve, without_folder
 from common.cli import Parser, integer, run_cli
-from common.errors import UserError
+from common.errors import RunError, UserError
+from common.files import write_file
 from envs.table import find
 
 SCRIPTS = ("rsac", "rsac_sharing", "rtd3", "rdpg", "sac", "td3", "ddpg", "conv_sac")
@@ -101,6 +103,9 @@ def read_runs(paths, skip):
             skip(path, error)
             continue
         curve = [curve[column] for column in COLUMNS]
+        settings = read_json(path.with_name("args.json")) or {}
+        if curve[0][-1] < (total := settings.get("total_steps") or 0):
+            print(f"not finished: {path}, {curve[0][-1]:.0f} of {total} steps", file=sys.stderr)
         runs.append(Run(path, *parts[:3], *curve, args, origins))
     return runs
 
@@ -195,13 +200,17 @@ def collect(runs, folder):
     folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
         path = folder / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
-        with open(path, "w", newline="") as file:
-            origins = [without_folder(json.loads(origin)) for origin in run.origins]
-            file.writelines(f"# {json.dumps(origin)}\n" for origin in origins)
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for step, seconds, value in zip(run.step, run.seconds, run.value, strict=True):
-                writer.writerow([int(step), round(seconds, 1), f"{value:.5g}"])
+        text = io.StringIO()
+        origins = [without_folder(json.loads(origin)) for origin in run.origins]
+        text.writelines(f"# {json.dumps(origin)}\n" for origin in origins)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for step, seconds, value in zip(run.step, run.seconds, run.value, strict=True):
+            writer.writerow([int(step), round(seconds, 1), f"{value:.5g}"])
+        try:
+            write_file(path, text.getvalue().encode())
+        except RunError as error:
+            raise UserError(str(error)) from error
     print(f"{len(runs)} runs collected in {folder}", file=sys.stderr)
 
 

@@ -169,7 +169,7 @@ def main(args):
     if not args.out.parent.is_dir():
         raise UserError(f"there is no folder {args.out.parent}")
     agent, envs = open_run(args.run, "--seed", args.seed, "--eval-episodes", args.episodes)
-    from common.checkpoint import write_file
+    from common.files import write_file
     from envs.wrappers import make_seeds
 
     env_id = envs.envs[0].spec.id

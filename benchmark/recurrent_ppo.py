@@ -42,9 +42,9 @@ def main(args):
     import torch
     from sb3_contrib import RecurrentPPO
 
-    from common.checkpoint import write_csv
     from common.envs import make_env
     from common.evaluate import evaluate, make_eval_envs, summary
+    from common.files import write_csv
     from common.run import origin
     from envs.wrappers import make_seeds
 

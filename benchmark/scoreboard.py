@@ -25,9 +25,9 @@ from pathlib import Path
 
 from benchmark import ROOT, find_script, read_curve
 from benchmark.plot import collect, markdown, read_baselines, read_runs
-from common.checkpoint import NAME, load_checkpoint, write_csv, write_file
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
+from common.files import write_csv, write_file
 
 RESULTS = ROOT / "benchmark" / "results"
 # Task: its full-state version, and the final return that counts as solved if it is agreed.
@@ -100,6 +100,8 @@ def fresh_episodes(folder, episodes):
     """What `--evaluate` prints for fresh episodes, or benchmark/recurrent_ppo.py wrote of them."""
     if (folder / TESTED).exists():
         return (folder / TESTED).read_text()
+    from common.checkpoint import load_checkpoint
+
     name = Path(load_checkpoint(folder, script=None)["script"]).stem  # no path to other code
     script = find_script(name)
     command = [sys.executable, script, "--evaluate", folder, "--seed", TEST_SEED]
@@ -113,7 +115,7 @@ def fresh_episodes(folder, episodes):
 
 def finished(folder):
     """Whether a run has come to the end of its --total-steps and can be tested, or was."""
-    if not any((folder / name).exists() for name in (NAME, TESTED)):
+    if not any((folder / name).exists() for name in ("checkpoint.pt", TESTED)):
         return False
     args = folder / "args.json"
     total = json.loads(args.read_text())["total_steps"] if args.exists() else 0
@@ -122,18 +124,32 @@ def finished(folder):
 
 def take_in(folders, rows, out, episodes):
     """Adds the new runs in `folders` to `rows` and their curves to out/curves."""
+
+    def say(path, reason):
+        print(f"skipped {path}: {reason}", file=sys.stderr)
+
     known = {(row["env_id"], row["algorithm"], row["seed"]) for row in rows}
     for path in map(Path, folders):
         if not path.is_dir():
             raise UserError(f"there is no folder {path}")
         for folder in sorted(file.parent for file in path.glob("*__*__*/progress.csv")):
-            if tuple(folder.name.split("__")[:3]) in known:
+            key = tuple(folder.name.split("__")[:3])
+            if key in known or not key[2].isdigit():
                 continue
-            if not finished(folder):
-                print(f"not finished: {folder}", file=sys.stderr)
+            try:
+                if not finished(folder):
+                    print(f"not finished: {folder}", file=sys.stderr)
+                    continue
+                row = evaluate_run(folder, episodes)
+                runs = read_runs([folder / "progress.csv"], say)
+            except (ValueError, KeyError, TypeError) as error:
+                say(folder, error)
                 continue
-            rows.append(evaluate_run(folder, episodes))
-            collect(read_runs([folder / "progress.csv"], print), out / "curves")
+            if not runs:
+                continue
+            collect(runs, out / "curves")
+            rows.append(row)
+            known.add(key)
             write_rows(out / "scoreboard.csv", rows)
             print(*rows[-1].values())
 

@@ -26,7 +26,8 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
-from collections import deque
+from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def parse_args(argv=None):
     add("--cpus-per-run", type=number(0), help="cores that Ray reserves; --threads if not set")
     add("--gpus-per-run", type=number(0), default=0, help="GPUs that Ray reserves; may be 0.25")
     add = parser.add_argument_group("job arrays").add_argument
-    add("--list", action="store_true", help="only print the numbered command lines")
+    add("--list", action="store_true", help="only print the numbered command lines, what is done")
     add("--index", type=integer(0), metavar="K", help="only run number K, here and now")
     args = parser.parse_args(own)
     args.options, args.argv = options, [*own, "--", *options]
@@ -91,7 +92,7 @@ def parse_args(argv=None):
 
 
 def check_tag(tag, where):
-    """UserError if a tag would break the name of a run folder, <env>__<script>-<tag>__<seed>."""
+    """UserError if this would break the name of a run folder, <env>__<script>-<tag>__<seed>."""
     if re.search("__|[/:]", tag):
         raise UserError(f"{where} {tag}: it becomes part of a file name; no '__', '/' or ':'")
 
@@ -130,6 +131,8 @@ class Run:
         if self.has_checkpoint():
             # Arguments come from the checkpoint, the number of threads too: it can change results.
             more = ["--total-steps", str(self.total_steps)] if self.total_steps else []
+            device = settings(self.fresh_command()).get("--device")  # a checkpoint does not keep it
+            more += ["--device", *device] if device else []
             return ["python", str(self.script), "--resume", str(self.folder), *more]
         if self.folder.exists():
             move_aside(self.folder)  # stopped before its first checkpoint
@@ -196,6 +199,7 @@ def make_runs(args):
                 continue
             seed = seeds[k]
             path, tag = find_script(script), tag if args.tag is None else args.tag
+            check_tag(path.stem, "script")
             method = f"{path.stem}-{tag}" if tag else path.stem
             env = file_name(env_id)
             name = f"{env}__{method}__{seed}"
@@ -229,7 +233,7 @@ def read_config(path):
         except (ValueError, KeyError) as error:
             raise UserError(f"{path}: cannot read the line '{line}': {error}") from error
         if len(words) == 1 and "=" in words[0]:
-            name, variables[name] = words[0].split("=", 1)[0], words[0].split("=", 1)[1]
+            name, variables[name] = words[0].split("=", 1)
             check_tag(variables.get("TAG", ""), f"{path}: TAG")
         elif words[:1] == ["python"] and len(words) > 1:
             known, rest = split_options(words[2:])
@@ -288,16 +292,18 @@ def check_same(run):
     """UserError if the run folder was made with other arguments than those asked for now."""
     if not run.folder.exists():
         return
-    command = made_with(run.log)
+    command = made_with(run)
     if command is None:
         if run.has_checkpoint() or run.finished():  # else it starts anew, from nothing
             raise UserError(
-                f"{run.folder} exists, but {run.log} does not say how it was made; use another "
-                "--log-dir or --tag"
+                f"{run.folder} exists, but neither its run.json nor {run.log} says how it was "
+                "made; use another --log-dir or --tag"
             )
         return
     old, new = settings(command), settings(run.fresh_command())
-    names = (old | new).keys() - set(FREE)
+    # Without --total-steps the script's default counts, of which the sweep knows nothing.
+    free = set(FREE) if "--total-steps" in new else {*FREE} - {"--total-steps"}
+    names = (old | new).keys() - free
     if differ := sorted(name for name in names if old.get(name) != new.get(name)):
         before, now = (
             " ".join(shlex.join([name, *x[name]]) if name in x else f"no {name}" for name in differ)
@@ -308,15 +314,23 @@ def check_same(run):
         )
 
 
-def made_with(log):
-    """The words of the command line that a log begins with, None if it has none."""
-    try:
-        with open(log, errors="replace") as file:
-            words = shlex.split(file.readline())
-    except (OSError, ValueError):
-        return None
-    starts = len(words) > 2 and words[:2] == ["$", "python"] and "--resume" not in words
-    return words[1:] if starts else None
+def made_with(run):
+    """The words of the command line that made a run, by its log or run.json; None if unknown."""
+    for read in (first_of_log, first_of_run):
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            words = shlex.split(read(run))
+            if len(words) > 1 and words[0] == "python" and "--resume" not in words:
+                return words
+    return None
+
+
+def first_of_log(run):
+    with open(run.log, errors="replace") as file:
+        return file.readline().removeprefix("$ ")
+
+
+def first_of_run(run):
+    return json.loads((run.folder / "run.json").read_text())[0]["command"]
 
 
 # ---- 2. Starting one run ----
@@ -374,7 +388,10 @@ def start(run, command, log, output):
 
 def run_here(run):
     """Runs it as if this process were the run: its output, signals and exit code."""
-    log = take(run, wait=True)
+    log = take(run)
+    if log is None:
+        print(f"waiting: another process works on {run.name}", file=sys.stderr, flush=True)
+        log = take(run, wait=True)
     check_same(run)  # again: another sweep may have made it since
     command = run.command()
     if command is None:
@@ -417,12 +434,12 @@ class LocalPool:
                 continue
             try:
                 check_same(run)  # again: another sweep may have made it since
+                command = run.command()
             except UserError as error:
                 print(error, file=sys.stderr)
                 log.close()
                 ended.append((run, 2))
                 continue
-            command = run.command()
             if command is None:
                 log.close()
                 ended.append((run, 0))
@@ -589,9 +606,7 @@ class Table:
 
     def summary(self):
         """Counts of states and how long the rest may take."""
-        counts = {
-            s: list(self.states.values()).count(s) for s in dict.fromkeys(self.states.values())
-        }
+        counts = Counter(self.states.values())
         spent, left = time.monotonic() - self.start, None
         rates, steps = [], 0
         for run in self.runs:
@@ -623,10 +638,11 @@ def last_lines(path, n=5):
     return [line for line in lines if line and not re.search(r"\d%\|", line)][-n:]
 
 
-def load(seconds, cores):
-    """How busy the runs kept the cores, and how much the sweep itself took."""
+def load(start, seconds, cores):
+    """How busy the runs kept the cores since os.times() was `start`, and the sweep itself."""
     spent = os.times()
-    runs, own = spent.children_user + spent.children_system, spent.user + spent.system
+    runs = spent.children_user + spent.children_system
+    own = spent.user + spent.system - start.user - start.system
     text = f"{runs / seconds:.2f} of {cores} cores were busy with runs"
     return f"{text}, {own / seconds:.3f} with the sweep itself"
 
@@ -638,7 +654,8 @@ def main(args):
     runs = make_runs(args)
     if args.list:
         for k, run in enumerate(runs):
-            print(f"{k}: {shlex.join(run.fresh_command())}")
+            done = "  # finished" if run.finished() else ""
+            print(f"{k}: {shlex.join(run.fresh_command())}{done}")
         return 0
     if args.index is not None:
         if args.index >= len(runs):
@@ -671,6 +688,7 @@ def main(args):
         return 130
     handle_signals()  # Ray has set its own
     table, failed, left = Table([run for _, run in missing]), {}, len(missing)
+    times = os.times()
     try:
         while left:
             for run, code in pool.poll():
@@ -694,7 +712,7 @@ def main(args):
     table.draw(last=True)
     print(table.summary(), file=sys.stderr)
     if args.ray is None:
-        print(load(time.monotonic() - table.start, cores), file=sys.stderr)
+        print(load(times, time.monotonic() - table.start, cores), file=sys.stderr)
     for _, run in missing:
         if run.name in failed:
             print(f"\nfailed: {run.name} ({failed[run.name]}), {run.log}", file=sys.stderr)

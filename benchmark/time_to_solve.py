@@ -21,8 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmark import check_env_id, file_name, find_script, machine, read_curve, split_argv
-from common.cli import Parser, integer, run_cli
+from benchmark import check_env_id, file_name, find_script, machine, read_curve, split_argv, sweep
+from common.cli import Parser, integer, number, run_cli
 from common.errors import RunError, UserError
 
 
@@ -34,7 +34,7 @@ def parse_args(argv=None):
     add = parser.add_argument
     add("--script", required=True, metavar="NAME", help="such as rsac")
     add("--env-id", required=True, metavar="ID", help="environment")
-    add("--threshold", type=float, required=True, help="mean evaluation return that counts")
+    add("--threshold", type=number(), required=True, help="mean evaluation return that counts")
     seed = integer(0, 2**31 - 1)
     add("--seeds", nargs="+", type=seed, default=[0, 1, 2, 3, 4], metavar="N", help="one run each")
     add("--whole", action="store_true", help="finish each run, also after it has solved the task")
@@ -44,12 +44,17 @@ def parse_args(argv=None):
     add("--out", metavar="FILE", help="CSV to write")
     args = parser.parse_args(own)
     args.options = options
+    try:
+        sweep.refuse_own(options, "after --")
+    except UserError as error:
+        parser.error(str(error))
     if args.tag and not args.read:
         parser.error("--tag needs --read; give the arguments after -- instead")
     return args
 
 
 def main(args):
+    sweep.handle_signals()
     script = find_script(args.script)
     check_env_id(args.env_id)
     print(f"{machine()}\n{'seed':>6}{'seconds':>9}{'steps':>8}{'return':>9}")
@@ -111,7 +116,8 @@ def race(args, seed, name, log_dir):
     log_dir.mkdir(parents=True, exist_ok=True)
     log_path, curve, solved = log_dir / f"{name}.log", None, False
     with open(log_path, "w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        end = sweep.end_with_parent
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end)
         try:
             running = True
             while running and (args.whole or not solved):

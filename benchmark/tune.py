@@ -74,7 +74,8 @@ def open_study(args, space):
     if study.user_attrs.get("asked", args.asked) != args.asked:
         raise UserError(f"{args.log_dir} has the search of another command; use another --log-dir")
     for trial in study.get_trials(states=dead):  # its worker was killed
-        study.enqueue_trial(trial.params)
+        if trial.distributions == space:  # else the space was wrong, and is corrected now
+            study.enqueue_trial(trial.params)
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     fcntl.flock(lock, fcntl.LOCK_SH)
     return study, lock

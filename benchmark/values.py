@@ -19,7 +19,6 @@ negative entropy makes them lower.
 """
 
 import numpy as np
-import torch
 
 from benchmark import open_run
 from common.cli import Parser, integer, number, run_cli
@@ -61,9 +60,10 @@ def play(agent, envs, seeds):
     return (*(np.stack(x) for x in zip(*steps, strict=True)), terminated, lengths)
 
 
-@torch.no_grad()
 def predict(agent, obs, action):
     """The critics' mean prediction.  obs (T, N, obs_dim), action (T, N, action_dim) -> (T, N)"""
+    import torch  # takes seconds
+
     if not hasattr(agent, "critics") or obs.ndim != 3:
         raise UserError("this tool needs observations that are vectors, and an agent with critics")
     feat = torch.as_tensor(obs, device=agent.device)
@@ -72,7 +72,7 @@ def predict(agent, obs, action):
         feat = feat.transpose(0, 1)
     q = agent.critics(feat, torch.as_tensor(action, device=agent.device))
     q = sum(q) / len(q) if isinstance(q, tuple) else q
-    return (q * getattr(agent, "reward_scale", 1)).squeeze(-1).cpu().numpy()
+    return (q * getattr(agent, "reward_scale", 1)).squeeze(-1).detach().cpu().numpy()
 
 
 def returns_to_go(reward, last_value, gamma):
@@ -94,9 +94,10 @@ def main(args):
     from common.checkpoint import load_checkpoint
     from envs.wrappers import make_seeds
 
-    gamma = args.gamma
-    if gamma is None:
-        gamma = load_checkpoint(args.run, script=None)["args"]["gamma"]
+    state = load_checkpoint(args.run, script=None)
+    if "progress" not in state:
+        raise UserError(f"{args.run} is an exported policy; its critics were left out")
+    gamma = state["args"]["gamma"] if args.gamma is None else args.gamma
     seeds = make_seeds("test", args.seed, count=args.episodes)
     predicted, followed = [], []  # of each episode, (length,)
     for first in range(0, args.episodes, envs.num_envs):

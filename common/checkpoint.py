@@ -3,45 +3,19 @@
 A checkpoint is a PyTorch file with its SHA-256 appended; common/replay_files.py has the replay.
 """
 
-import csv
 import hashlib
 import io
-import os
 import warnings
 from pathlib import Path
 
 import torch
 
-from common.errors import RunError, UserError
+from common.errors import UserError
+from common.files import write_file
 
 VERSION = 3  # of the layout; raised when old files can no longer be read
 MAGIC = b"sha256:"
 NAME = "checkpoint.pt"
-
-
-def write_file(path, *chunks):
-    """Writes bytes to `path` atomically: temporary name, flush to disk, move into place."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {path}: {error.strerror}; the old file is kept") from error
-
-
-def write_csv(path, rows):
-    """Writes dicts with the same keys as a table, completely or not at all."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_file(path, text.getvalue().encode())
 
 
 def save_checkpoint(folder, state, name=NAME):

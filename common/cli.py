@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -10,6 +11,7 @@ import time
 from common.errors import RunError, UserError
 
 STARTED = time.perf_counter()  # before the imports that take seconds
+LARGEST = 10**15  # whole number in an argument
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -46,14 +48,14 @@ class Parser(argparse.ArgumentParser):
         return args
 
 
-def integer(low, high=math.inf):
+def integer(low, high=LARGEST):
     """An argparse type: a whole number in [low, high]; also written as 1e6 or 50_000."""
     return number(low, high, whole=True)
 
 
 def number(low=-math.inf, high=math.inf, whole=False):
     """An argparse type: a finite number in [low, high]."""
-    limits = f" at least {low}" if high == math.inf else f" from {low} to {high}"
+    limits = f" at least {low}" if high >= LARGEST else f" from {low} to {high}"
     words = ("a whole number" if whole else "a number") + (limits if low > -math.inf else "")
 
     def parse(text):
@@ -68,14 +70,25 @@ def number(low=-math.inf, high=math.inf, whole=False):
     return parse
 
 
+def path(text):
+    """An argparse type: a path, not the empty word of a shell variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("must be a path, not ''")
+    return text
+
+
 def add_run_arguments(parser):
     """Adds the arguments of every script that do not change the algorithm."""
     add = parser.add_argument_group("run").add_argument
     add("--seed", type=integer(0, 2**31 - 1), default=0, help="random seed")
     add("--device", default="cpu", help="device of the networks: cpu, cuda or cuda:N")
-    add("--run-dir", help="new folder for the run; runs/<env>__<script>__<seed>__<time> if not set")
-    add("--resume", metavar="FOLDER", help="continue the run in this folder")
-    add("--evaluate", metavar="PATH", help="do not train; play this run or checkpoint")
+    add(
+        "--run-dir",
+        type=path,
+        help="new folder for the run; runs/<env>__<script>__<seed>__<time> if not set",
+    )
+    add("--resume", type=path, metavar="FOLDER", help="continue the run in this folder")
+    add("--evaluate", type=path, metavar="PATH", help="do not train; play this run or checkpoint")
     add("--eval-episodes", type=integer(1), default=10, help="episodes of each evaluation")
     add("--video", action="store_true", help="film --evaluate, or every 10th evaluation of a run")
 
@@ -91,7 +104,8 @@ def refuse_conflicts(args, saved, free):
 def run_cli(main, *args):
     """Calls main(*args) and exits: 0 (or what main returns), 2 on UserError, 1 on RunError.
 
-    Every error is one line without a traceback. Ctrl-C outside the training loop ends with 130.
+    These, memory that is not enough, and errors of the system (files, sockets) are one line without
+    a traceback; any other error is a bug of ours. Ctrl-C outside the training loop ends with 130.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -103,8 +117,11 @@ def run_cli(main, *args):
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)  # what a shell reports for SIGPIPE
-    except MemoryError as error:
-        words, code = f"out of memory: {error}; try a smaller --buffer-size", 2
+    except (MemoryError, RuntimeError) as error:
+        text = str(error).partition("\n")[0]
+        if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory", text):
+            raise
+        words, code = f"{text:.200}; try a smaller --buffer-size, batch or network", 2
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         words, code = f"{place}{error.strerror or error}", 2

@@ -12,11 +12,12 @@ from common.checkpoint import check_device, load_checkpoint
 from common.cli import refuse_conflicts
 from common.envs import make_envs
 from common.errors import UserError
-from envs.drawing import write_film
+from envs.drawing import film_writer
 from envs.table import foreign_module
 from envs.wrappers import make_seeds
 
 SIDE_BY_SIDE = 10  # environments of an evaluation, at most
+MOST_THREADS = 1024  # PyTorch's own error for too many is none that one understands
 
 
 def set_up_torch(args):
@@ -25,6 +26,8 @@ def set_up_torch(args):
     # Treat numbers below 1e-38 as 0: a CPU is many times slower with them, and for a dead ReLU unit
     # Adam's running mean shrinks to the smallest one and stays there.
     torch.set_flush_denormal(True)
+    if args.num_threads > MOST_THREADS:
+        raise UserError(f"--num-threads {args.num_threads} is more than {MOST_THREADS}")
     torch.set_num_threads(args.num_threads)
     torch.manual_seed(args.seed)
 
@@ -42,8 +45,15 @@ def evaluate(agent, envs, seeds, film=None):
     (N, action_dim) and the recurrent state to hand back, None at the start.
     film: a path; the first episode is written there as a video.
     """
+    if film is None:
+        return play(agent, envs, seeds)
+    with film_writer(film, envs.envs[0].metadata.get("render_fps") or 30) as show:
+        return play(agent, envs, seeds, show)
+
+
+def play(agent, envs, seeds, show=None):
+    """As `evaluate`; show(picture) is called at each step of the first episode."""
     results = {"returns": [], "lengths": [], "successes": []}
-    frames = []
     for first in range(0, len(seeds), envs.num_envs):
         batch = seeds[first : first + envs.num_envs]
         # One environment for each episode. Spare ones play too, but do not count.
@@ -53,8 +63,8 @@ def evaluate(agent, envs, seeds, film=None):
         returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, int)
         successes, hidden = {}, None
         while playing.any():
-            if film and first == 0 and playing[0]:
-                frames.append(envs.envs[0].render())
+            if show and first == 0 and playing[0]:
+                show(envs.envs[0].render())
             action, hidden = agent.act(obs, hidden, deterministic=True)
             obs, reward, terminated, truncated, info = envs.step(action)
             returns += reward * playing
@@ -68,8 +78,6 @@ def evaluate(agent, envs, seeds, film=None):
         results["returns"] += returns[: len(batch)].tolist()
         results["lengths"] += lengths[: len(batch)].tolist()
         results["successes"] += [successes[k] for k in sorted(successes)]
-    if film:
-        write_film(film, frames, envs.envs[0].metadata.get("render_fps") or 30)
     return results
 
 
@@ -115,9 +123,8 @@ def load_agent(args, script, make_agent):
         set_up_torch(saved)
         envs = make_eval_envs(saved, film=args.video)
         envs.envs[0].check_shapes(state["envs"][0])
-        obs_shape, (action_dim,) = envs.envs[0].shapes()
-        obs_shape = obs_shape[0] if len(obs_shape) == 1 else tuple(obs_shape)
-        agent = make_agent(obs_shape, action_dim, saved)
+        shape, (action_dim,) = envs.single_observation_space.shape, envs.single_action_space.shape
+        agent = make_agent(shape[0] if len(shape) == 1 else shape, action_dim, saved)
         agent.load_state_dict(state["agent"])
     except (AttributeError, LookupError, RuntimeError, TypeError) as error:
         words = f"{type(error).__name__}: {error!s:.200}"

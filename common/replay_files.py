@@ -10,8 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from common.checkpoint import write_file
 from common.errors import UserError
+from common.files import write_file
+
+
+def arrays_of(buffer):
+    """Name -> array of everything that a buffer holds."""
+    return {name: x for name, x in vars(buffer).items() if isinstance(x, np.ndarray)}
 
 
 class ReplayFiles:
@@ -35,8 +40,7 @@ class ReplayFiles:
         if first < end:
             data = io.BytesIO()
             rows = np.arange(first, end) % buffer.capacity
-            arrays = {name: x for name, x in vars(buffer).items() if isinstance(x, np.ndarray)}
-            np.savez(data, **{name: x[rows] for name, x in arrays.items()})
+            np.savez(data, **{name: x[rows] for name, x in arrays_of(buffer).items()})
             name = f"{first:012d}-{end:012d}.npz"
             self.folder.mkdir(exist_ok=True)
             write_file(self.folder / name, data.getbuffer())

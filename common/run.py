@@ -23,10 +23,11 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from common import cli
-from common.checkpoint import load_checkpoint, save_checkpoint, write_csv, write_file
+from common.checkpoint import load_checkpoint, save_checkpoint
 from common.errors import RunError, UserError
 from common.evaluate import evaluate, make_eval_envs, set_up_torch
-from common.replay_files import ReplayFiles
+from common.files import write_csv, write_file
+from common.replay_files import ReplayFiles, arrays_of
 from envs.table import foreign_module
 from envs.wrappers import make_seeds
 
@@ -35,7 +36,7 @@ CGROUP = Path("/sys/fs/cgroup")  # of a container, here or in memory/ (version 2
 
 
 def free_memory():
-    """Free bytes on this machine, or within the limit of the container."""
+    """Free bytes on this machine, or of the container, as if this process were alone in there."""
     free = [psutil.virtual_memory().available]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # no such file, or no limit: "max"
@@ -121,7 +122,8 @@ class Run:
         Raises UserError if the replay memory does not fit into the free memory, or is too small.
         """
         self.tracked = objects
-        args, needed = self.args, objects["buffer"].num_bytes / 2**20
+        args = self.args
+        needed = sum(x.nbytes for x in arrays_of(objects["buffer"]).values()) / 2**20
         if args.buffer_size < args.num_envs:
             words = f"is too small for --num-envs {args.num_envs}: each adds a step at a time"
             raise UserError(f"--buffer-size {args.buffer_size} {words}")
@@ -131,6 +133,9 @@ class Run:
             raise UserError(f"--buffer-size {args.buffer_size} {words}; choose a smaller one")
         words = f"{args.device}, {args.num_threads} threads, seed {args.seed}"
         print(f"{words}, replay memory: {needed:.0f} MiB when full", file=sys.stderr)
+        if args.total_steps <= args.learning_starts:
+            words = f"--learning-starts {args.learning_starts}: all steps are random"
+            print(f"--total-steps {args.total_steps} is not above {words}", file=sys.stderr)
 
     def start(self, *progress):
         """Opens the run folder and returns `progress`, or the saved one if a run is resumed.
@@ -154,12 +159,15 @@ class Run:
         self._write_settings()
         step = progress[0]
         self.rate_mark = (step, time.perf_counter())
-        self.writer = SummaryWriter(self.folder, purge_step=step + 1 if args.resume else None)
+        # What came after the last row of the checkpoint will come again.
+        last = self.rows[-1]["global_step"] if self.rows else None
+        self.writer = SummaryWriter(self.folder, purge_step=last)
         every = 0.5 if sys.stderr.isatty() else 10  # seconds
         self.bar = tqdm(total=args.total_steps, initial=step, unit="step", mininterval=every)
         self.handlers = {number: signal.signal(number, self._on_signal) for number in STOP}
         if not args.resume:
-            self._tell(self._evaluate(*progress[:2]))
+            self._evaluate(*progress[:2])
+        self._tell()
         return progress
 
     def _restore(self, progress):
@@ -177,8 +185,7 @@ class Run:
         tracked["rng"].bit_generator.state = saved["rng"]
         self.train_returns, self.loss_sums, self.loss_counts = saved["pending"]
         self.rows = saved["rows"]
-        # Without rows written after the checkpoint: they will come again.
-        write_csv(self.folder / "progress.csv", self.rows)
+        self.scalars = saved.get("scalars", self.rows[-1])
         torch.set_rng_state(saved["torch_rng"].cpu())
         if "cuda_rng" in saved and self.args.device.startswith("cuda"):
             torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.args.device)
@@ -204,6 +211,7 @@ class Run:
             "args": self._settings(),
             "origins": self.origins,
             "rows": self.rows,
+            "scalars": self.scalars,
             "pending": [self.train_returns, self.loss_sums, self.loss_counts],
             "wall_seconds": self.wall_seconds(),
         }
@@ -221,8 +229,8 @@ class Run:
 
         Raises RunError at the step where one is not finite.
         """
-        for name, loss in losses.items():
-            loss = loss.item()
+        values = torch.stack(list(losses.values())).tolist()  # one copy from the GPU, not one each
+        for name, loss in zip(losses, values, strict=True):
             if not math.isfinite(loss):
                 raise RunError(f"{name} is {loss} at step {global_step}: learning diverges")
             self.loss_sums[name] = self.loss_sums.get(name, 0.0) + loss
@@ -238,9 +246,9 @@ class Run:
         global_step, num_updates = progress[:2]
         self.bar.update(self.args.num_envs)
         if global_step % self.args.eval_every < self.args.num_envs:
-            scalars = self._evaluate(global_step, num_updates)
+            self._evaluate(global_step, num_updates)
             self.save(*progress)
-            self._tell(scalars)  # last: whoever finds the final row finds its checkpoint, too
+            self._tell()  # last: whoever finds the final row finds its checkpoint, too
 
     def running(self, global_step):
         """False when all steps are done or the run was asked to stop (Ctrl-C, SIGTERM)."""
@@ -251,7 +259,8 @@ class Run:
         # In this order: a run made longer by --resume has no evaluation here, if none is due.
         self.save(*progress)
         if self.stopped_by is None and self.rows[-1]["global_step"] != progress[0]:
-            self._tell(self._evaluate(*progress[:2]))
+            self._evaluate(*progress[:2])
+            self._tell()
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
         self.bar.close()
@@ -274,7 +283,7 @@ class Run:
         return self.saved.get("wall_seconds", 0.0) + time.perf_counter() - cli.STARTED
 
     def _evaluate(self, global_step, num_updates):
-        """Evaluates the agent: a new row of progress.csv. Returns it with the mean losses since."""
+        """Evaluates the agent: a new row of progress.csv, and with the mean losses, the scalars."""
         args = self.args
         seeds = make_seeds("evaluation", args.seed, global_step, count=args.eval_episodes)
         tenth = args.video and global_step // args.eval_every % 10 == 0
@@ -298,10 +307,11 @@ class Run:
         self.rows.append(row)
         losses = {name: total / self.loss_counts[name] for name, total in self.loss_sums.items()}
         self.loss_sums, self.loss_counts, self.train_returns = {}, {}, []
-        return row | losses
+        self.scalars = row | losses
 
-    def _tell(self, scalars):
-        """Shows what `_evaluate` returned, and writes it to TensorBoard and progress.csv."""
+    def _tell(self):
+        """Shows the last evaluation, and writes it to TensorBoard and progress.csv."""
+        scalars = self.scalars
         for name, value in scalars.items():
             if not math.isnan(value):
                 self.writer.add_scalar(name, value, scalars["global_step"])

@@ -1,6 +1,7 @@
 """Small 2-D drawings without a window or a display, and films."""
 
 import os
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -88,25 +89,33 @@ class Canvas:
 
 
 def write_film(path, frames, fps):
-    """Writes pictures (H, W, 3) as .mp4 or .gif, under a temporary name until it is complete.
+    """Writes an iterable of pictures (H, W, 3) as `film_writer` does."""
+    with film_writer(path, fps) as add:
+        for frame in frames:
+            add(frame)
 
-    frames: an iterable, so that a long film need not fit in memory.
-    Raises UserError if one is no picture.
-    """
+
+@contextmanager
+def film_writer(path, fps):
+    """Gives a function that adds a picture (H, W, 3) to an .mp4 or .gif, and raises UserError if it
+    is none. The file has a temporary name until it is complete."""
     import imageio.v2 as imageio  # only when something is drawn
 
     temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
     gif = {"duration": 1000 / fps, "loop": 0}
     mp4 = {"fps": fps, "macro_block_size": 2}  # H.264 asks for even sides
     options = gif if path.suffix.lower() == ".gif" else mp4
+    open(temporary, "wb").close()  # if this fails, in one line: imageio would write many
     try:
         with imageio.get_writer(temporary, **options) as writer:
-            for frame in frames:
+
+            def add(frame):
                 if frame is None or frame.ndim != 3:
-                    raise UserError(
-                        "this environment does not draw pictures (render_mode 'rgb_array')"
-                    )
+                    words = "this environment does not draw pictures"
+                    raise UserError(f"{words} (render_mode 'rgb_array')")
                 writer.append_data(frame)
+
+            yield add
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

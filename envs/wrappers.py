@@ -104,9 +104,12 @@ class _RandomView(gym.ObservationWrapper, RecordConstructorArgs):
         self.rng = np.random.default_rng()
 
     def reset(self, *, seed=None, options=None):
-        if seed is not None:  # with the name, so that two wrappers do not draw the same numbers
+        if seed is not None:  # no two wrappers draw the same numbers, nor two of the same class
+            inside, alike = self.env, 0
+            while isinstance(inside, gym.Wrapper):
+                inside, alike = inside.env, alike + (type(inside) is type(self))
             name = zlib.crc32(type(self).__name__.encode())
-            self.rng = np.random.default_rng([seed, name])
+            self.rng = np.random.default_rng([seed, name, alike])
         return super().reset(seed=seed, options=options)
 
 
@@ -174,14 +177,12 @@ def _box(env):
 
 # ---- What the scripts put around an environment ----
 
-MEMORY_INPUTS = ("obs", "obs-action", "obs-action-reward")
-
 
 class RnnInput(gym.Wrapper):
     """What a recurrent network reads at each step: [observation | previous action | reward].
 
-    memory_input: one of MEMORY_INPUTS; which of the previous action and its reward are there. Both
-    are 0 at the first step of an episode.
+    memory_input: "obs", "obs-action" or "obs-action-reward"; which of the previous action and its
+    reward are there. Both are 0 at the first step of an episode.
     """
 
     def __init__(self, env, memory_input):

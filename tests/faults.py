@@ -41,6 +41,18 @@ def kill_at(point):
     toy_envs.Toy.step = count(toy_envs.Toy.step, lambda *args: None)
 
 
+def dies_after_its_checkpoint(step):
+    """The process is killed when this checkpoint is there, before its row is."""
+    tell = common.run.Run._tell
+
+    def fatal(run):
+        if run.rows[-1]["global_step"] == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        tell(run)
+
+    common.run.Run._tell = fatal
+
+
 def slow_steps(seconds):
     """Every step of an environment takes so long."""
     step = toy_envs.Toy.step

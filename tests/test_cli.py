@@ -42,6 +42,10 @@ AT_ONCE = {
     "--eval-every 0": "--eval-every",
     "--eval-episodes 0": "--eval-episodes",
     "--evaluate x --resume y": "--evaluate and --resume cannot go together",
+    "--evaluate=": "--evaluate: must be a path, not ''",
+    "--resume=": "--resume: must be a path, not ''",
+    "--run-dir=": "--run-dir: must be a path, not ''",
+    "--buffer-size 1e18": "--buffer-size",
     "surplus": "unrecognized arguments: surplus",
 }
 AT_ONCE_OF = {
@@ -84,6 +88,8 @@ LATER = {
     "--device meta": "--device meta is not available",
     "--device cuda:77": "--device cuda:77 is not available",
     "--buffer-size 1e14": "smaller",
+    "--hidden-dims 1e9 1e9": "smaller",
+    "--num-threads 1e10": "--num-threads 10000000000 is more than 1024",
     "--buffer-size 2 --num-envs 3": "--buffer-size 2 is too small",
     "--run-dir /proc/nowhere": "/proc",
     "--run-dir {tmp}/file/run": "Not a directory",
@@ -270,6 +276,15 @@ def test_help_is_there_without_torch(script):
     ended = call("-c", code)
     assert ended.stdout.splitlines()[-1] == "[]", ended
     assert "--sequence-length" in ended.stdout or script not in RECURRENT
+
+
+@pytest.mark.parametrize("tool", sorted(path.stem for path in ROOT.glob("benchmark/[a-z]*.py")))
+def test_the_help_of_a_tool_is_there_without_torch(tool):
+    code = f"import sys; sys.argv = ['{tool}', '--help']\ntry:\n    import runpy; "
+    code += f"runpy.run_module('benchmark.{tool}', run_name='__main__')\nexcept SystemExit:\n    "
+    code += "print('torch' in sys.modules)"
+    ended = call("-c", code)
+    assert ended.stdout.splitlines()[-1] == "False", ended
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -112,6 +112,11 @@ def test_noise_is_fresh_in_each_entry_and_step():
     assert np.abs([*together.ravel(), *later]).max() < 0.35
 
 
+def test_two_wrappers_of_noise_do_not_draw_the_same():
+    noise = play(NoisyObservation(NoisyObservation(pendulum(), 1.0), 1.0)) - play(pendulum())
+    assert noise.std() == pytest.approx(2**0.5, rel=0.2)  # 2 if they were the same
+
+
 @pytest.mark.parametrize("std", [-1, [1, 2], np.nan, [[1, 2, 3]]])
 def test_noise_that_does_not_fit_is_refused(std):
     with pytest.raises(UserError, match="standard deviation"):

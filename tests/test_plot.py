@@ -98,6 +98,15 @@ def test_a_shorter_run_is_named_and_left_out_unless_asked_for(tmp_path):
     assert "partial" not in call(tmp_path, "--partial", "--out", tmp_path / "a").stderr
 
 
+def test_a_run_that_was_cut_off_is_named(tmp_path, capsys):
+    folder = tmp_path / "pendulum-p-v0__rsac__0"
+    folder.mkdir()
+    (folder / "progress.csv").write_text("global_step,wall_seconds,eval_return_mean\n200,1.0,-9\n")
+    (folder / "args.json").write_text('{"total_steps": 300}')
+    assert len(plot.read_runs([tmp_path], print)) == 1
+    assert f"not finished: {folder / 'progress.csv'}, 200 of 300" in capsys.readouterr().err
+
+
 def test_a_repeated_run_counts_once(tmp_path):
     write_run(tmp_path, "pendulum-p-v0__rsac__0__20260101-000000", [0, 1])
     write_run(tmp_path, "pendulum-p-v0__rsac__0__20260102-000000", [0, 2])

@@ -33,7 +33,7 @@ def assert_same_run(folder, other):
     assert progress(folder) == progress(other)
     states = [checkpoint(folder), checkpoint(other)]
     for state in states:
-        for row in state["rows"]:
+        for row in [*state["rows"], state["scalars"]]:
             del row["wall_seconds"], row["steps_per_second"]
     found = differences(*states)
     assert [line for line in found if not line[1:].startswith(NOT_COMPARED)] == []

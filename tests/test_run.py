@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from argparse import Namespace
@@ -153,6 +154,27 @@ def test_tensorboard_has_the_rows_of_progress(tmp_path):
     steps = [event.step for event in events.Scalars("eval_return_mean")]
     assert steps == [0, 25, 50, 75, 100]
     assert {"qf_loss", "actor_loss", "alpha", "entropy"} <= set(events.Tags()["scalars"])
+
+
+def test_tensorboard_lacks_nothing_if_a_run_dies_after_its_checkpoint(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = tmp_path / "run"
+    argv = tiny("sac", "--run-dir", folder, total=100)
+    assert run("sac", argv, tmp_path, "dies_after_its_checkpoint", 50).code == -signal.SIGKILL
+    resume("sac", folder, tmp_path, 110)
+    resume("sac", folder, tmp_path, 150)  # 110 is no step of an evaluation: it is not there now
+    events = EventAccumulator(str(folder)).Reload()
+    for name in ("eval_return_mean", "qf_loss"):
+        steps = [event.step for event in events.Scalars(name)]
+        assert steps[-5:] == [50, 75, 100, 125, 150]
+    assert [int(row["global_step"]) for row in progress(folder)][-5:] == [50, 75, 100, 125, 150]
+
+
+def test_a_run_that_ends_before_it_learns_says_so(tmp_path):
+    ended = run("sac", tiny("sac", total=16), tmp_path)
+    assert ended.code == 0
+    assert "--total-steps 16 is not above --learning-starts 16" in ended.err
 
 
 def test_a_loss_that_comes_every_other_update_is_a_mean_over_its_own_updates():

@@ -114,6 +114,29 @@ def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path
     assert before == {path.name: path.read_bytes() for path in out.glob("*.*")}
 
 
+def test_two_folders_of_one_seed_are_one_row(tmp_path):
+    for time in ("now", "later"):
+        write_run(tmp_path / "runs" / f"{TASK}__rsac__3__{time}", -150)
+    (tmp_path / "runs" / f"{TASK}__rsac__best").mkdir()
+    write_run(tmp_path / "runs" / f"{TASK}__rsac__best", -150)  # no seed
+    out = tmp_path / "out"
+    scoreboard.main(scoreboard.parse_args([str(tmp_path / "runs"), "--out", str(out)]))
+    assert [row["seed"] for row in scoreboard.read_rows(out / "scoreboard.csv")] == ["3"]
+
+
+@pytest.mark.parametrize("file", ["progress.csv", "args.json", "run.json"])
+def test_a_damaged_run_is_left_out(file, tmp_path, capsys):
+    for seed in (3, 4):
+        write_run(tmp_path / "runs" / f"{TASK}__rsac__{seed}", -150)
+    damaged = tmp_path / "runs" / f"{TASK}__rsac__3" / file
+    damaged.write_text("")
+    words = [str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    scoreboard.main(scoreboard.parse_args(words))
+    rows = scoreboard.read_rows(tmp_path / "out" / "scoreboard.csv")
+    assert [row["seed"] for row in rows] == ["4"]
+    assert f"skipped {damaged.parent}" in capsys.readouterr().err
+
+
 def test_what_cannot_be_shown_is_one_line(tmp_path):
     for words in ([], [str(tmp_path / "nowhere")]):
         with pytest.raises(UserError, match=r"no runs yet|no folder"):
@@ -143,15 +166,20 @@ def test_each_row_has_its_curve_and_says_where_it_comes_from():
     assert sorted(started) == sorted(names)  # each further process of a run has a line, too
 
 
-def test_a_row_of_the_scoreboard_is_that_of_its_run(tmp_path):
-    folder = tmp_path / "pendulum-p-v0__rsac__3__now"
-    folder.mkdir()
+def write_run(folder, final):
+    """A finished and tested run of 1000 steps."""
+    folder.mkdir(parents=True, exist_ok=True)
     values = [-950, -960, -970, -980, -990, -995, -998, -999, -300, -100, -200]  # steps 0 to 1000
     lines = [f"{100 * k},{60.0 * k},{value}\n" for k, value in enumerate(values)]
     head = "global_step,wall_seconds,eval_return_mean\n"
     (folder / "progress.csv").write_text(head + "".join(lines))
-    told = "episodes 2  return_mean -150  return_std 9  return_min -170  return_max -130"
+    told = f"episodes 2  return_mean {final}  return_std 9  return_min -170  return_max -130"
     (folder / "test.txt").write_text(f"{told}  length_mean 200  success_rate 0.5\n")
+
+
+def test_a_row_of_the_scoreboard_is_that_of_its_run(tmp_path):
+    folder = tmp_path / "pendulum-p-v0__rsac__3__now"
+    write_run(folder, -150)
     row = scoreboard.evaluate_run(folder, 2)
     expected = ("pendulum-p-v0", "rsac", "3", "-150", "0.5", "-300", "1000", "10.0")
     assert row == dict(zip(scoreboard.COLUMNS, expected, strict=True))

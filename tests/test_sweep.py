@@ -6,6 +6,7 @@ Those of Ray start real clusters on this machine.
 import csv
 import errno
 import fcntl
+import json
 import os
 import re
 import shlex
@@ -400,6 +401,18 @@ def test_a_run_that_another_sweep_made_meanwhile_with_other_arguments_fails(tmp_
     assert waiting.poll() == []
 
 
+def test_a_folder_that_is_in_use_does_not_stop_the_other_runs(tmp_path):
+    folder = tmp_path / "pendulum-p-v0__fake_script__1"
+    folder.mkdir()
+    with open(folder / "args.json", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        words = [*ONE, "--seeds", 0, 1, 2, "--log-dir", tmp_path, "--workers", 2]
+        code, _, err = run(*words, "--", "--total-steps", 300)
+    assert code == 1
+    assert f"another process is writing to {folder}" in err
+    assert set(steps(tmp_path)) == {f"pendulum-p-v0__fake_script__{seed}" for seed in (0, 2)}
+
+
 def test_a_folder_that_a_process_writes_to_is_not_moved_aside(tmp_path):
     folder = tmp_path / "pendulum-p-v0__fake_script__0"
     folder.mkdir()
@@ -433,7 +446,7 @@ def test_without_its_log_nothing_is_taken_for_the_same(log, tmp_path):
         path.write_bytes(log.encode("latin-1"))
     code, _, err = run(*words)
     assert code == 2
-    assert "does not say how it was made" in err
+    assert "says how it was made" in err
 
 
 def test_a_config_says_on_which_device(tmp_path):
@@ -444,6 +457,14 @@ def test_a_config_says_on_which_device(tmp_path):
     code, _, err = run("--config", config, "--list")
     assert code == 2
     assert "use --seeds of the sweep" in err
+
+
+def test_a_run_goes_on_on_its_device(tmp_path):
+    words = [*ONE, "--log-dir", str(tmp_path), "--", "--device", "cuda", "--total-steps", "300"]
+    (it,) = sweep.make_runs(parse_args(words))
+    it.folder.mkdir()
+    (it.folder / "checkpoint.pt").touch()
+    assert it.command()[3:] == [str(it.folder), "--total-steps", "300", "--device", "cuda"]
 
 
 def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
@@ -458,8 +479,45 @@ def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("line", ["", "$", "$ python", "$ python 'x", "\x00\xff"])
 def test_a_log_without_a_command_says_nothing_about_its_run(line, tmp_path):
-    (tmp_path / "log").write_text(f"{line}\n")
-    assert sweep.made_with(tmp_path / "log") is None
+    (it,) = sweep.make_runs(parse_args([*ONE, "--log-dir", str(tmp_path)]))
+    it.log.parent.mkdir()
+    it.log.write_text(f"{line}\n")
+    assert sweep.made_with(it) is None
+
+
+def test_without_its_log_a_run_is_known_by_its_run_json(tmp_path):
+    words = [*ONE, "--log-dir", str(tmp_path), "--", "--total-steps", "300"]
+    (it,) = sweep.make_runs(parse_args(words))
+    it.folder.mkdir()
+    (it.folder / "checkpoint.pt").touch()
+    (it.folder / "run.json").write_text(json.dumps([{"command": shlex.join(it.fresh_command())}]))
+    sweep.make_runs(parse_args(words))
+    with pytest.raises(UserError, match="was made with no --gain, not --gain 2"):
+        sweep.make_runs(parse_args([*words, "--gain", "2"]))
+
+
+def test_a_shorter_run_is_not_taken_for_one_of_the_default_length(tmp_path):
+    run(*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300)
+    code, _, err = run(*ONE, "--log-dir", tmp_path)
+    assert code == 2
+    assert "was made with --total-steps 300, not no --total-steps" in err
+
+
+def test_a_list_says_what_is_finished(tmp_path):
+    words = ["--log-dir", tmp_path, "--", "--total-steps", 300]
+    run(*ONE, *words)
+    lines = run(*ONE, "--seeds", 0, 1, *words[:2], "--list", *words[2:])[1].splitlines()
+    assert [line.endswith("--num-threads 1  # finished") for line in lines] == [True, False]
+
+
+def test_an_index_says_that_it_waits(tmp_path):
+    words = [*ONE, "--log-dir", str(tmp_path), "--", "--total-steps", "300"]
+    (it,) = sweep.make_runs(parse_args(words))
+    log = sweep.take(it)
+    waiting = start("--index", 0, *words)
+    assert waiting.stderr.readline() == f"waiting: another process works on {it.name}\n"
+    log.close()
+    assert waiting.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize(
@@ -593,6 +651,26 @@ def test_time_to_solve_counts_seeds_that_never_solve():
     words = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 301, "--seeds", 0, 1, 2]
     _, out, _ = run(*words, "--", "--total-steps", 300, module="time_to_solve")
     assert "2 of 3 seeds solved it" in out
+
+
+@pytest.mark.parametrize("words", [["--threshold", "nan"], ["--", "--seed", "3"]])
+def test_time_to_solve_refuses_what_would_mislead(words):
+    task = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 301]
+    code, _, err = run(*task, *words, module="time_to_solve")
+    assert code == 2
+    assert words[-2] in err
+
+
+def test_time_to_solve_takes_its_run_with_it(tmp_path):
+    words = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 301, "--seeds", 0]
+    words += ["--keep", tmp_path, "--", "--seconds-per-row", 0.2]
+    process = start(*words, module="time_to_solve")
+    wait_for((tmp_path / "trace.txt").exists)
+    process.terminate()
+    process.communicate(timeout=60)
+    before = trace(tmp_path)
+    time.sleep(1)
+    assert trace(tmp_path) == before
 
 
 def test_time_to_solve_names_a_run_that_fails():

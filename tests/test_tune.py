@@ -152,6 +152,7 @@ def test_bad_input_gives_one_line_and_exit_code_2(case, tmp_path):
 def test_a_mistake_can_be_corrected_in_the_same_folder_and_another_search_is_refused(tmp_path):
     words = ["--trials", 1, "--seeds", 0, "--", "--total-steps", 200]
     assert end(start(tmp_path, *words, "--gian", 1))[0] == 2
+    assert end(start(tmp_path, *words, space="--seconds-per-row choice x y"))[0] == 2
     assert end(start(tmp_path, *words))[0] == 0
     for other, space in ((["--fail-at-seed", 3], "--gain log 0.1 10"), ([], "--gain log 0.1 9")):
         code, _, err = end(start(tmp_path, *words, *other, space=space))

@@ -99,6 +99,11 @@ def test_a_step_that_no_episode_has_is_an_error(tmp_path):
         values.main(values.parse_args(words))
 
 
+def test_an_exported_policy_has_no_critics():
+    with pytest.raises(UserError, match="critics were left out"):
+        values.main(values.parse_args(["policies/pendulum-p-v0__rsac.pt"]))
+
+
 def test_pictures_are_refused(tmp_path):
     run = train("conv_sac", tiny("conv_sac"), tmp_path)
     with pytest.raises(UserError, match="vectors"):

@@ -1,0 +1,33 @@
+"""Files that are written completely or not at all."""
+
+import csv
+import io
+import os
+from pathlib import Path
+
+from common.errors import RunError
+
+
+def write_file(path, *chunks):
+    """Writes bytes to `path` atomically: temporary name, flush to disk, move into place."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(f"cannot write {path}: {error.strerror}; the old file is kept") from error
+
+
+def write_csv(path, rows):
+    """Writes dicts with the same keys as a table, completely or not at all."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_file(path, text.getvalue().encode())
