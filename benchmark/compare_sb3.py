@@ -31,7 +31,7 @@ from benchmark import (
     read_curve,
 )
 from common.cli import Parser, integer, run_cli
-from common.errors import RunError
+from common.errors import RunError, UserError
 
 SCRIPTS = ("ddpg", "td3", "sac")
 
@@ -111,7 +111,8 @@ def train_ours(script, seed, folder, args):
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         lines = result.stderr.strip().splitlines() or ["no output"]
-        raise RunError(f"{script}, seed {seed}, failed: {lines[-1]}")
+        error = UserError if result.returncode == 2 else RunError  # as the script told
+        raise error(f"{script}, seed {seed}, failed: {lines[-1]}")
 
 
 def make_sb3(script, env, args):

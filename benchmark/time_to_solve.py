@@ -133,7 +133,8 @@ def race(args, seed, name, log_dir):
             process.wait()
     if curve is None or (process.returncode != 0 and not solved):
         lines = log_path.read_text(errors="replace").strip().splitlines() or ["no output"]
-        raise RunError(f"seed {seed} failed with exit code {process.returncode}: {lines[-1]}")
+        error = UserError if process.returncode == 2 else RunError  # as the script told
+        raise error(f"seed {seed} failed with exit code {process.returncode}: {lines[-1]}")
     return solution(curve, args.threshold)
 
 

@@ -447,6 +447,13 @@ def test_evaluate_with_video_films_the_first_episode(script, tmp_path):
     assert not list(folder.glob(".*tmp*"))
 
 
+@pytest.mark.parametrize("name", ["film.gif", "film.mp4"])
+def test_a_film_that_cannot_be_written_is_one_error(name, tmp_path, capfd):
+    with pytest.raises(FileNotFoundError):
+        write_film(tmp_path / "nowhere" / name, [np.zeros((16, 16, 3), np.uint8)], 10)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_film_can_be_a_gif(tmp_path):
     write_film(
         tmp_path / "film.gif", [np.full((16, 16, 3), k, np.uint8) for k in (0, 120, 240)], 10

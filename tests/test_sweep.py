@@ -678,6 +678,9 @@ def test_time_to_solve_names_a_run_that_fails():
     code, _, err = run(*words, "--", "--fail-at-seed", 0, module="time_to_solve")
     assert code == 1
     assert "the simulator fell over" in err
+    code, _, err = run(*words, "--", "--gian", 3, module="time_to_solve")
+    assert code == 2
+    assert "unrecognized arguments: --gian 3" in err
 
 
 # ---- Real training ----
