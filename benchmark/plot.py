@@ -80,6 +80,11 @@ class Run:
         return final_return(self.step, self.value)
 
 
+def skip(path, reason):
+    """Tells of a run that is left out."""
+    print(f"skipped {path}: {reason}", file=sys.stderr)
+
+
 def read_runs(paths, skip):
     """All readable runs in the paths, sorted; calls skip(path, reason) for the others."""
     files = []
@@ -103,9 +108,10 @@ def read_runs(paths, skip):
             skip(path, error)
             continue
         curve = [curve[column] for column in COLUMNS]
-        settings = read_json(path.with_name("args.json")) or {}
-        if curve[0][-1] < (total := settings.get("total_steps") or 0):
-            print(f"not finished: {path}, {curve[0][-1]:.0f} of {total} steps", file=sys.stderr)
+        if args is not None:
+            if curve[0][-1] < (total := args.get("total_steps") or 0):
+                print(f"not finished: {path}, {curve[0][-1]:.0f} of {total} steps", file=sys.stderr)
+            args = {name: value for name, value in args.items() if name not in FREE}
         runs.append(Run(path, *parts[:3], *curve, args, origins))
     return runs
 
@@ -119,13 +125,11 @@ def read_json(path):
 
 
 def read_args(path):
-    """The arguments of a run that can change its results, None if there is no such file."""
+    """The arguments of a run, None if there is no such file."""
     args = read_json(path)
-    if args is None:
-        return None
-    if not isinstance(args, dict):
+    if not isinstance(args, dict | None):
         raise ValueError(f"{path.name} is damaged: it has no arguments")
-    return {name: value for name, value in args.items() if name not in FREE}
+    return args
 
 
 def read_origins(path):
@@ -595,9 +599,6 @@ def markdown(head, rows):
 
 
 def main(args):
-    def skip(path, reason):
-        print(f"skipped {path}: {reason}", file=sys.stderr)
-
     runs = read_runs(args.paths, skip)
     for given, name in ((args.env_ids, "env_id"), (args.algorithms, "algorithm")):
         if given:

@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 
 from benchmark import ROOT, find_script, read_curve
-from benchmark.plot import collect, markdown, read_baselines, read_runs
+from benchmark.plot import collect, markdown, read_baselines, read_runs, skip
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 from common.files import write_csv, write_file
@@ -124,10 +124,6 @@ def finished(folder):
 
 def take_in(folders, rows, out, episodes):
     """Adds the new runs in `folders` to `rows` and their curves to out/curves."""
-
-    def say(path, reason):
-        print(f"skipped {path}: {reason}", file=sys.stderr)
-
     known = {(row["env_id"], row["algorithm"], row["seed"]) for row in rows}
     for path in map(Path, folders):
         if not path.is_dir():
@@ -141,9 +137,9 @@ def take_in(folders, rows, out, episodes):
                     print(f"not finished: {folder}", file=sys.stderr)
                     continue
                 row = evaluate_run(folder, episodes)
-                runs = read_runs([folder / "progress.csv"], say)
+                runs = read_runs([folder / "progress.csv"], skip)
             except (ValueError, KeyError, TypeError) as error:
-                say(folder, error)
+                skip(folder, error)
                 continue
             if not runs:
                 continue

@@ -78,7 +78,7 @@ def parse_args(argv=None):
     add("--cpus-per-run", type=number(0), help="cores that Ray reserves; --threads if not set")
     add("--gpus-per-run", type=number(0), default=0, help="GPUs that Ray reserves; may be 0.25")
     add = parser.add_argument_group("job arrays").add_argument
-    add("--list", action="store_true", help="only print the numbered command lines, what is done")
+    add("--list", action="store_true", help="only print the command lines; marks finished ones")
     add("--index", type=integer(0), metavar="K", help="only run number K, here and now")
     args = parser.parse_args(own)
     args.options, args.argv = options, [*own, "--", *options]
@@ -302,8 +302,7 @@ def check_same(run):
         return
     old, new = settings(command), settings(run.fresh_command())
     # Without --total-steps the script's default counts, of which the sweep knows nothing.
-    free = set(FREE) if "--total-steps" in new else {*FREE} - {"--total-steps"}
-    names = (old | new).keys() - free
+    names = (old | new).keys() - {x for x in FREE if x != "--total-steps" or x in new}
     if differ := sorted(name for name in names if old.get(name) != new.get(name)):
         before, now = (
             " ".join(shlex.join([name, *x[name]]) if name in x else f"no {name}" for name in differ)

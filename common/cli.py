@@ -121,6 +121,7 @@ def run_cli(main, *args):
         text = str(error).partition("\n")[0]
         if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory", text):
             raise
+        text = text or "out of memory"  # Python's own MemoryError says nothing
         words, code = f"{text:.200}; try a smaller --buffer-size, batch or network", 2
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""

@@ -17,7 +17,7 @@ from envs.table import foreign_module
 from envs.wrappers import make_seeds
 
 SIDE_BY_SIDE = 10  # environments of an evaluation, at most
-MOST_THREADS = 1024  # PyTorch's own error for too many is none that one understands
+MOST_THREADS = 1024  # with far more, PyTorch ends in a traceback
 
 
 def set_up_torch(args):
