@@ -30,7 +30,7 @@ def parse_args(argv=None):
     add("--learning-starts", type=integer(1), default=5000, help="random steps first [env steps]")
     add("--updates-per-step", type=number(0), default=0.5, help="updates per env step, on average")
     add("--batch-size", type=integer(1), default=8, help="batch, B [sequences]")
-    add("--buffer-size", type=integer(2), default=1_000_000, help="replay memory [env steps]")
+    add("--buffer-size", type=integer(2), default=1_000_000, help="replay buffer [env steps]")
 
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")

@@ -5,11 +5,11 @@
     python -m benchmark.gpu --scripts sac --batch-sizes 256 1024 4096
     python -m benchmark.gpu --devices cpu                     without a GPU
 
-The replay memory holds random numbers in episodes of 1,000 steps, observations and actions as
+The replay buffer holds random numbers in episodes of 1,000 steps, observations and actions as
 large as those of HalfCheetah (17 and 6). Each time is the median of five blocks of updates; on a
 GPU, CUDA events measure it. "captured" is the same update recorded as one CUDA graph and replayed,
 which leaves out Python and the launches of its operations; all batches must then have one shape.
-"draw" is the time to draw a batch from the replay memory and copy it to the device.
+"draw" is the time to draw a batch from the replay buffer and copy it to the device.
 """
 
 import itertools

@@ -140,7 +140,7 @@ class Turns:
 
 
 def run_ours(pipe, script, args, num_threads, stored=0):
-    """The script's own loop. stored: steps in its replay memory beforehand."""
+    """The script's own loop. stored: steps in its replay buffer beforehand."""
     module, its = load(script, args, num_threads)
     turns = Turns(pipe, args.device)
 

@@ -1,4 +1,4 @@
-"""Replay memory on disk: each step is written once, at the first checkpoint after it.
+"""Replay buffer on disk: each step is written once, at the first checkpoint after it.
 
 A buffer is a ring: NumPy arrays of `capacity` rows and `num_added`. Row number k of the run lies at
 k % capacity.

@@ -119,7 +119,7 @@ class Run:
         """Names once what every checkpoint holds: `agent`, `buffer`, `envs`, `rng` (a NumPy
         generator) and `optimizers` (a dict).
 
-        Raises UserError if the replay memory does not fit into the free memory, or is too small.
+        Raises UserError if the replay buffer does not fit into the free memory, or is too small.
         """
         self.tracked = objects
         args = self.args
@@ -132,7 +132,7 @@ class Run:
             words = f"needs {needed:.0f} MiB of memory, {free:.0f} MiB are free"
             raise UserError(f"--buffer-size {args.buffer_size} {words}; choose a smaller one")
         words = f"{args.device}, {args.num_threads} threads, seed {args.seed}"
-        print(f"{words}, replay memory: {needed:.0f} MiB when full", file=sys.stderr)
+        print(f"{words}, replay buffer: {needed:.0f} MiB when full", file=sys.stderr)
         if args.total_steps <= args.learning_starts:
             words = f"--learning-starts {args.learning_starts}: all steps are random"
             print(f"--total-steps {args.total_steps} is not above {words}", file=sys.stderr)

@@ -442,7 +442,7 @@ def resume():
         ax,
         1.8,
         2.2,
-        "blue: checkpoint (networks, optimizers, generators, replay memory, arguments)",
+        "blue: checkpoint (networks, optimizers, generators, replay buffer, arguments)",
         8.5,
     )
     label(

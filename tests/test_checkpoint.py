@@ -1,4 +1,4 @@
-"""Checkpoint files: whole, verified, never any code in them; replay memory is written once."""
+"""Checkpoint files: whole, verified, never any code in them; replay buffer is written once."""
 
 import copy
 import hashlib
@@ -155,7 +155,7 @@ def test_a_bad_checkpoint_gets_one_clear_line(case, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-# ---- Replay memory ----
+# ---- Replay buffer ----
 
 
 class Replay:

@@ -118,7 +118,7 @@ def cases_of(script, table, own):
 def assert_one_line(text, script, says):
     *shown, line = text.rstrip("\n").split("\n")
     # Before the error stand at most two lines about what was asked for.
-    assert all(re.match(r"(cpu|cuda).* threads, seed|replay memory: ", x) for x in shown), text
+    assert all(re.match(r"(cpu|cuda).* threads, seed|replay buffer: ", x) for x in shown), text
     assert line.startswith(f"{script}.py: error: "), line
     assert says in line, line
 

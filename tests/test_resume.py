@@ -39,7 +39,7 @@ def assert_same_run(folder, other):
     assert [line for line in found if not line[1:].startswith(NOT_COMPARED)] == []
 
 
-# 50 and 60 steps are in the middle of an episode, after a replay memory of 40 steps is full; 60 is
+# 50 and 60 steps are in the middle of an episode, after a replay buffer of 40 steps is full; 60 is
 # no step of an evaluation. Three environments end at 51 and 102 steps.
 CASES = {
     "one env": (50, []),

@@ -285,7 +285,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_is_there(flushes, tmp_path):
     assert "No space left on device" in last_line(ended)
     folder = run_folder(tmp_path)
     assert not list(folder.rglob(".*tmp"))
-    if flushes >= 6:  # origin, arguments, rows of steps 0 and 25, replay memory, checkpoint
+    if flushes >= 6:  # origin, arguments, rows of steps 0 and 25, replay buffer, checkpoint
         resume("sac", folder, tmp_path, 60)
         assert progress(folder) == progress(whole)
 
