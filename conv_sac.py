@@ -225,9 +225,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
-    is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o'); the paper leaves out d (arXiv:1509.02971v6,
+    Algorithm 1). Only termination stops the bootstrap. A time limit does not end the task: the
+    value beyond it is real, and `next_value` is that of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -276,8 +276,9 @@ def make_optimizers(agent, args):
 
 @torch.no_grad()
 def soft_update(target, online, tau):
-    """target <- (1 - tau) target + tau online, for all parameters in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    """target <- (1 - tau) target + tau online"""
+    for slow, new in zip(target.parameters(), online.parameters(), strict=True):
+        slow.lerp_(new, tau)
 
 
 def update(agent, optimizers, batch, args):
@@ -291,7 +292,7 @@ def update(agent, optimizers, batch, args):
         next_action, next_log_prob = agent.actor.sample(agent.critics.encoder(next_obs))
         feat_target = agent.critics_target.encoder(next_obs)
         next_q1, next_q2 = agent.critics_target(feat_target, next_action)
-        # The value of the next step includes its entropy bonus.
+        # The value after n steps includes its entropy bonus; the steps between have none.
         next_value = torch.min(next_q1, next_q2) - alpha * next_log_prob
         y = td_target(reward, terminated, next_value, discount)
     q1, q2 = agent.critics(feat, action)

@@ -83,7 +83,7 @@ class ReplayBuffer:
         self.ended = np.ones(capacity, bool)  # terminated or truncated
         # Counts the steps of an environment and jumps ahead after each episode: two of its steps
         # belong to one episode if and only if their places differ by as much as their times. Rows
-        # of other environments, met where the ring wraps around, are too old for that.
+        # met where the ring wraps around are a lap older or newer, so they never fit.
         self.place = np.zeros(capacity, np.int64)
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
@@ -129,7 +129,7 @@ class ReplayBuffer:
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for dim in hidden_dims:
-        # LayerNorm bounds the values where replay has no data (arXiv:2302.02948).
+        # LayerNorm bounds the critics' values where replay has no data (arXiv:2302.02948).
         layers += [nn.Linear(input_dim, dim), nn.LayerNorm(dim), nn.ReLU(inplace=True)]
         input_dim = dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
@@ -148,7 +148,8 @@ class Memory(nn.LSTM):
         self.bias_ih_l0.data = torch.cat([-keep, keep, torch.zeros(2 * args.rnn_dim)])
 
     def forward(self, obs, hidden=None):
-        """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it"""
+        """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it.
+        feat is [summary | obs]: what is visible need not pass through the memory."""
         feat, hidden = super().forward(obs, hidden)
         return torch.cat([feat, obs], dim=-1), hidden
 
@@ -225,9 +226,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
-    is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o'); the paper leaves out d (arXiv:1509.02971v6,
+    Algorithm 1). Only termination stops the bootstrap. A time limit does not end the task: the
+    value beyond it is real, and `next_value` is that of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -239,7 +240,8 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(log_prob, q1, q2, alpha):
-    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7) with the mean Q, per element."""
+    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element. Not in the papers: the
+    mean of both critics, since the target already takes the lower one."""
     return alpha * log_prob - (q1 + q2) / 2
 
 
@@ -262,8 +264,9 @@ def make_optimizers(agent, args):
 
 @torch.no_grad()
 def soft_update(target, online, tau):
-    """target <- (1 - tau) target + tau online, for all parameters in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    """target <- (1 - tau) target + tau online"""
+    for slow, new in zip(target.parameters(), online.parameters(), strict=True):
+        slow.lerp_(new, tau)
 
 
 def update(agent, optimizers, batch, args):
@@ -278,6 +281,7 @@ def update(agent, optimizers, batch, args):
 
     with torch.no_grad():
         feat_target = agent.critics_target.rnn(obs)[0].flatten(0, 1)
+        # The actor reads the target's memory, too, as in the code of Yang & Nguyen.
         next_action, next_log_prob = agent.actor.sample(feat_target[steps + 1])
         next_q1, next_q2 = agent.critics_target(feat_target[steps + 1], next_action)
         # The value of the next step includes its entropy bonus.
@@ -287,7 +291,7 @@ def update(agent, optimizers, batch, args):
     qf_loss = critics_loss(q1, q2, y).mean()
     optimizers["critics"].zero_grad()
     qf_loss.backward()
-    # Clipped (arXiv:1211.5063): a few gradients are hundreds of times as long as the others. Adam
+    # Clipped (arXiv:1211.5063): a few gradients can be hundreds of times as long as others. Adam
     # divides by the size of recent ones, so each of these would stop learning for a long time.
     nn.utils.clip_grad_norm_(agent.critics.parameters(), args.max_grad_norm)
     optimizers["critics"].step()

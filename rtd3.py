@@ -35,7 +35,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each update")
+    add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each actor update")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
     add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
@@ -84,7 +84,7 @@ class ReplayBuffer:
         self.ended = np.ones(capacity, bool)  # terminated or truncated
         # Counts the steps of an environment and jumps ahead after each episode: two of its steps
         # belong to one episode if and only if their places differ by as much as their times. Rows
-        # of other environments, met where the ring wraps around, are too old for that.
+        # met where the ring wraps around are a lap older or newer, so they never fit.
         self.place = np.zeros(capacity, np.int64)
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
@@ -130,7 +130,7 @@ class ReplayBuffer:
 def mlp(input_dim, hidden_dims, output_dim):
     layers = []
     for dim in hidden_dims:
-        # LayerNorm bounds the values where replay has no data (arXiv:2302.02948).
+        # LayerNorm bounds the critics' values where replay has no data (arXiv:2302.02948).
         layers += [nn.Linear(input_dim, dim), nn.LayerNorm(dim), nn.ReLU(inplace=True)]
         input_dim = dim
     return nn.Sequential(*layers, nn.Linear(input_dim, output_dim))
@@ -149,7 +149,8 @@ class Memory(nn.LSTM):
         self.bias_ih_l0.data = torch.cat([-keep, keep, torch.zeros(2 * args.rnn_dim)])
 
     def forward(self, obs, hidden=None):
-        """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it"""
+        """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it.
+        feat is [summary | obs]: what is visible need not pass through the memory."""
         feat, hidden = super().forward(obs, hidden)
         return torch.cat([feat, obs], dim=-1), hidden
 
@@ -214,9 +215,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
-    is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o'); the paper leaves out d (arXiv:1509.02971v6,
+    Algorithm 1). Only termination stops the bootstrap. A time limit does not end the task: the
+    value beyond it is real, and `next_value` is that of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -244,8 +245,9 @@ def make_optimizers(agent, args):
 
 @torch.no_grad()
 def soft_update(target, online, tau):
-    """target <- (1 - tau) target + tau online, for all parameters in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    """target <- (1 - tau) target + tau online"""
+    for slow, new in zip(target.parameters(), online.parameters(), strict=True):
+        slow.lerp_(new, tau)
 
 
 def update(agent, optimizers, batch, args, delayed_too):
@@ -271,7 +273,7 @@ def update(agent, optimizers, batch, args, delayed_too):
     qf_loss = critics_loss(q1, q2, y).mean()
     optimizers["critics"].zero_grad()
     qf_loss.backward()
-    # Clipped (arXiv:1211.5063): a few gradients are hundreds of times as long as the others. Adam
+    # Clipped (arXiv:1211.5063): a few gradients can be hundreds of times as long as others. Adam
     # divides by the size of recent ones, so each of these would stop learning for a long time.
     nn.utils.clip_grad_norm_(agent.critics.parameters(), args.max_grad_norm)
     optimizers["critics"].step()
@@ -280,6 +282,7 @@ def update(agent, optimizers, batch, args, delayed_too):
 
     actor_feat = agent.actor.rnn(obs)[0].flatten(0, 1)
     u = agent.actor.net(actor_feat[steps])  # before tanh
+    # The critics' features are those from before their step, which saves a pass.
     q1, q2 = agent.critics(qf_feat[steps].detach(), torch.tanh(u))
     # Not in the papers: where tanh is flat, the actor would get no gradient and stay there.
     pi_loss = actor_loss(q1).mean() + 1e-3 * u.square().mean()

@@ -166,9 +166,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
-    is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o'); the paper leaves out d (arXiv:1509.02971v6,
+    Algorithm 1). Only termination stops the bootstrap. A time limit does not end the task: the
+    value beyond it is real, and `next_value` is that of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -203,8 +203,9 @@ def make_optimizers(agent, args):
 
 @torch.no_grad()
 def soft_update(target, online, tau):
-    """target <- (1 - tau) target + tau online, for all parameters in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    """target <- (1 - tau) target + tau online"""
+    for slow, new in zip(target.parameters(), online.parameters(), strict=True):
+        slow.lerp_(new, tau)
 
 
 def update(agent, optimizers, batch, args):

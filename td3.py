@@ -34,7 +34,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[256, 256], help="widths of each MLP")
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    add("--tau", type=number(0, 1), default=0.005, help="how far targets move at each update")
+    add("--tau", type=number(0, 1), default=0.005, help="how far targets move at each actor update")
     add("--lr", type=number(0), default=3e-4, help="learning rate of Adam, often 1e-4 to 1e-3")
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
     add("--target-noise", type=number(0), default=0.2, help="noise in targets [half action range]")
@@ -158,9 +158,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1).
-    Only termination stops the bootstrap. A time limit does not end the task: the value beyond it
-    is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o'); the paper leaves out d (arXiv:1509.02971v6,
+    Algorithm 1). Only termination stops the bootstrap. A time limit does not end the task: the
+    value beyond it is real, and `next_value` is that of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -188,8 +188,9 @@ def make_optimizers(agent, args):
 
 @torch.no_grad()
 def soft_update(target, online, tau):
-    """target <- (1 - tau) target + tau online, for all parameters in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    """target <- (1 - tau) target + tau online"""
+    for slow, new in zip(target.parameters(), online.parameters(), strict=True):
+        slow.lerp_(new, tau)
 
 
 def update(agent, optimizers, batch, args, delayed_too):
