@@ -35,7 +35,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[64, 64], help="widths of each MLP")
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    add("--tau", type=number(0, 1), default=0.02, help="how far targets move at each actor update")
+    add("--tau", type=number(0, 1), default=0.02, help="how far targets move each time")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
     add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")

@@ -33,7 +33,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[256, 256], help="widths of each MLP")
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    add("--tau", type=number(0, 1), default=0.005, help="how far targets move at each update")
+    add("--tau", type=number(0, 1), default=0.005, help="how far targets move each time")
     add("--lr", type=number(0), default=3e-4, help="learning rate of Adam, often 1e-4 to 1e-3")
     add("--alpha", type=number(0), help="weight of the entropy; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")

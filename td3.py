@@ -34,7 +34,7 @@ def parse_args(argv=None):
     add = parser.add_argument_group("algorithm").add_argument
     add("--hidden-dims", type=integer(1), nargs="+", default=[256, 256], help="widths of each MLP")
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
-    add("--tau", type=number(0, 1), default=0.005, help="how far targets move at each actor update")
+    add("--tau", type=number(0, 1), default=0.005, help="how far targets move each time")
     add("--lr", type=number(0), default=3e-4, help="learning rate of Adam, often 1e-4 to 1e-3")
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
     add("--target-noise", type=number(0), default=0.2, help="noise in targets [half action range]")
