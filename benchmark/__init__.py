@@ -4,6 +4,7 @@ import csv
 import difflib
 import fcntl
 import importlib.util
+import io
 import itertools
 import os
 import platform
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
+from common.files import write_file
 
 ROOT = Path(__file__).resolve().parent.parent
 RECURRENT = ("rsac", "rdpg", "rtd3", "rsac_sharing")
@@ -176,6 +178,16 @@ def _is_number(line, place):
     except (ValueError, IndexError):
         return False
     return True
+
+
+def save_figure(figure, path, **options):
+    """Writes a picture of a Matplotlib figure, completely or not at all; its name says the format.
+
+    options: of `savefig`.
+    """
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix[1:], **options)
+    write_file(path, picture.getvalue())
 
 
 def machine():

@@ -4,7 +4,7 @@
     python -m benchmark.baselines --env-ids pendulum-p-v0 --episodes 1000
 
 A static controller answers each observation alone, so what it scores needs no memory. Those below
-were found by random search, so the best policy without memory may be better.
+were found by hand and by random search, so the best policy without memory may be better.
 """
 
 import csv
@@ -119,6 +119,27 @@ def car_p(obs):
     return 1.0
 
 
+def water_maze(obs):
+    """Circles where every platform is met; on the platform it brakes, and drifts outwards."""
+    x, y, flag = obs
+    radius = np.hypot(x, y)
+    out = np.array([x, y]) / radius if radius > 0 else np.array([1.0, 0.0])
+    around = np.array([-out[1], out[0]])
+    if flag and radius > 0:
+        return np.clip(0.5 * out - around, -1, 1)
+    return np.clip(5 * (0.47 - radius) * out + around, -1, 1)
+
+
+def bumps_test(obs):
+    """To the right, soft at first: right if the right-hand bump lies beyond 0.1 m, one in three."""
+    return 1.0, 1.0 if obs[0] >= 0.1 else -1.0
+
+
+def bumps_free(obs):
+    """The same for the free layout."""
+    return 1.0, 1.0 if obs[0] >= 0 else -1.0
+
+
 STATIC = {
     "pendulum-p-v0": pendulum_p,
     "pendulum-v-v0": pendulum_v,
@@ -128,6 +149,9 @@ STATIC = {
     "cartpole-continuous-v-v0": cartpole_v,
     "car-v0": car,
     "car-p-v0": car_p,
+    "water-maze-simple-pomdp-v0": water_maze,
+    "bumps-normal-test-v0": bumps_test,
+    "pbc-bumps-normal-pomdp-v0": bumps_free,
 }
 
 

@@ -94,10 +94,15 @@ def difference(ours, theirs):
 
 
 def complete(folder, total_steps):
+    """Whether a run is there to its end. UserError if it is longer: curves must end together."""
     try:
-        return read_curve(folder / "progress.csv")["global_step"][-1] >= total_steps
+        step = read_curve(folder / "progress.csv")["global_step"][-1]
     except (OSError, ValueError):
         return False
+    if step > total_steps:
+        words = f"{int(step)} steps, not --total-steps {total_steps}; choose another --log-dir"
+        raise UserError(f"{folder} has {words}")
+    return step == total_steps
 
 
 def train_ours(script, seed, folder, args):

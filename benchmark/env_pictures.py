@@ -32,16 +32,22 @@ def picture(env_ids, steps=8, height=240, seed=0):
     return np.concatenate(frames[:-1], axis=1)
 
 
-def main(argv=None):
-    import imageio.v3 as imageio
-
+def parse_args(argv=None):
     parser = Parser(__doc__)
     parser.prog = "python -m benchmark.env_pictures"
     parser.add_argument("ids", nargs="+", metavar="ID", help="environments, from left to right")
     parser.add_argument("--out", required=True, metavar="PATH", help="picture to write, .png")
     args = parser.parse_args(argv)
+    if not args.out.endswith(".png"):
+        parser.error(f"--out {args.out} must end with .png")
+    return args
+
+
+def main(args):
+    import imageio.v3 as imageio
+
     imageio.imwrite(args.out, picture(args.ids))
 
 
 if __name__ == "__main__":
-    run_cli(main)
+    run_cli(main, parse_args())

@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from benchmark import RECURRENT, compare_sb3, import_script, machine
-from common.cli import Parser, integer, run_cli
+from common.cli import Parser, integer, number, run_cli
 
 SCRIPTS = (*compare_sb3.SCRIPTS, *RECURRENT)
 OBS_DIM, ACTION_DIM = 17, 6  # HalfCheetah
@@ -40,7 +40,7 @@ def parse_args(argv=None):
     devices = ["cpu", "cuda"]
     add("--devices", nargs="+", choices=devices, default=devices, help="where to run it")
     add("--num-threads", type=integer(1), default=2, help="threads of PyTorch on the CPU")
-    add("--seconds", type=float, default=0.3, help="length of a block")
+    add("--seconds", type=number(0.001), default=0.3, help="length of a block")
     return parser.parse_args(argv)
 
 

@@ -21,7 +21,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import COLUMNS, LARGEST, file_name, final_return, read_curve, without_folder
+from benchmark import (
+    COLUMNS,
+    LARGEST,
+    file_name,
+    final_return,
+    read_curve,
+    save_figure,
+    without_folder,
+)
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
 from common.files import write_file
@@ -522,7 +530,7 @@ def save(figure, path):
     for suffix in (".png", ".svg"):
         # Without the date an unchanged figure is an unchanged file.
         metadata = {"Date": None} if suffix == ".svg" else None
-        figure.savefig(path.with_name(path.name + suffix), dpi=130, metadata=metadata)
+        save_figure(figure, path.with_name(path.name + suffix), dpi=130, metadata=metadata)
 
 
 # ---- 5. Table ----
@@ -643,7 +651,7 @@ def main(args):
         table = make_summary(panels, styles, bars)
     else:
         table = make_table(panels, styles, bars, iqm, args.bootstrap)
-    out.with_name(f"{out.name}.md").write_text(table)
+    write_file(out.with_name(f"{out.name}.md"), table.encode())
     print(table, end="")
 
 

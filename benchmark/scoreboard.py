@@ -23,7 +23,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmark import ROOT, find_script, read_curve
+from benchmark import ROOT, find_script, read_curve, save_figure
 from benchmark.plot import collect, markdown, read_baselines, read_runs, skip
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
@@ -119,20 +119,32 @@ def finished(folder):
         return False
     args = folder / "args.json"
     total = json.loads(args.read_text())["total_steps"] if args.exists() else 0
-    return read_curve(folder / "progress.csv")["global_step"][-1] >= total
+    return last_step(folder) >= total
+
+
+def last_step(folder):
+    return read_curve(folder / "progress.csv")["global_step"][-1]
 
 
 def take_in(folders, rows, out, episodes):
-    """Adds the new runs in `folders` to `rows` and their curves to out/curves."""
-    known = {(row["env_id"], row["algorithm"], row["seed"]) for row in rows}
+    """Adds the new runs in `folders` to `rows` and their curves to out/curves.
+
+    A run that has become longer since replaces its row.
+    """
+    known = {(row["env_id"], row["algorithm"], row["seed"]): row for row in rows}
     for path in map(Path, folders):
         if not path.is_dir():
             raise UserError(f"there is no folder {path}")
-        for folder in sorted(file.parent for file in path.glob("*__*__*/progress.csv")):
+        found = sorted(file.parent for file in path.glob("*__*__*/progress.csv"))
+        if not found:
+            raise UserError(f"{path} has no folders of runs, such as pendulum-p-v0__rsac__0")
+        for folder in found:
             key = tuple(folder.name.split("__")[:3])
-            if key in known or not key[2].isdigit():
+            if not key[2].isdigit():
                 continue
             try:
+                if key in known and last_step(folder) <= int(known[key]["steps"]):
+                    continue
                 if not finished(folder):
                     print(f"not finished: {folder}", file=sys.stderr)
                     continue
@@ -144,8 +156,10 @@ def take_in(folders, rows, out, episodes):
             if not runs:
                 continue
             collect(runs, out / "curves")
+            if key in known:
+                rows.remove(known[key])
             rows.append(row)
-            known.add(key)
+            known[key] = row
             write_rows(out / "scoreboard.csv", rows)
             print(*rows[-1].values())
 
@@ -350,10 +364,8 @@ def save(figure, path):
     """Writes a figure as a PNG, completely or not at all, and closes it."""
     from matplotlib import pyplot as plt
 
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=110, format="png")
+    save_figure(figure, path, dpi=110)
     plt.close(figure)
-    write_file(path, picture.getvalue())
 
 
 def all_rows(args):

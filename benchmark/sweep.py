@@ -290,16 +290,14 @@ def refuse_own(words, where):
 
 def check_same(run):
     """UserError if the run folder was made with other arguments than those asked for now."""
-    if not run.folder.exists():
-        return
+    if not run.has_checkpoint() and not run.finished():
+        return  # it starts anew, from nothing
     command = made_with(run)
     if command is None:
-        if run.has_checkpoint() or run.finished():  # else it starts anew, from nothing
-            raise UserError(
-                f"{run.folder} exists, but neither its run.json nor {run.log} says how it was "
-                "made; use another --log-dir or --tag"
-            )
-        return
+        raise UserError(
+            f"{run.folder} exists, but neither its run.json nor {run.log} says how it was made; "
+            "use another --log-dir or --tag"
+        )
     old, new = settings(command), settings(run.fresh_command())
     # Without --total-steps the script's default counts, of which the sweep knows nothing.
     names = (old | new).keys() - {x for x in FREE if x != "--total-steps" or x in new}
@@ -581,7 +579,7 @@ class Table:
         size = shutil.get_terminal_size()
         order = {"running": 0, "failed": 1, "waiting": 2, "finished": 3}
         shown = sorted(self.runs, key=lambda run: order[self.states[run.name]])
-        rows = [self.row(run)[: size.columns - 1] for run in shown[: max(3, size.lines - 4)]]
+        rows = [self.row(run, size.columns - 1) for run in shown[: max(3, size.lines - 4)]]
         if len(shown) > len(rows):
             rows.append(f"... and {len(shown) - len(rows)} more")
         text = "\n".join([HEADER[: size.columns - 1], *rows, self.summary()])
@@ -589,19 +587,21 @@ class Table:
         print(up + text, file=self.stream, flush=True)
         self.height = text.count("\n") + 1
 
-    def row(self, run):
-        """One line: state, steps, rate, last return, time left, name."""
+    def row(self, run, width=1000):
+        """One line: state, steps, rate, last return, time left, and the name or its end."""
         state, curve, total = self.states[run.name], None, run.target()
         if state != "waiting":
             curve = run.curve()
         step = int(curve["global_step"][-1]) if curve else 0
         rate = curve["steps_per_second"][-1] if curve and "steps_per_second" in curve else 0
         left = (total - step) / rate if total and rate and state == "running" else None
-        return (
+        numbers = (
             f"{state:<9}{step:>9} / {total or '?':<9}{rate:>8.0f}"
-            f"{curve['eval_return_mean'][-1] if curve else float('nan'):>11.1f}"
-            f"{clock(left):>10}  {run.name}"
+            f"{curve['eval_return_mean'][-1] if curve else float('nan'):>11.1f}{clock(left):>10}  "
         )
+        room = max(1, width - len(numbers))
+        name = run.name if len(run.name) <= room else f"…{run.name[1 - room :]}"
+        return f"{numbers}{name}"[:width]
 
     def summary(self):
         """Counts of states and how long the rest may take."""

@@ -13,6 +13,7 @@ showed it. What stands after `--` goes to the script; its other arguments are it
 """
 
 import csv
+import io
 import shutil
 import statistics
 import subprocess
@@ -24,6 +25,7 @@ from pathlib import Path
 from benchmark import check_env_id, file_name, find_script, machine, read_curve, split_argv, sweep
 from common.cli import Parser, integer, number, run_cli
 from common.errors import RunError, UserError
+from common.files import write_file
 
 
 def parse_args(argv=None):
@@ -65,6 +67,7 @@ def main(args):
     for name in names.values() if args.keep and not args.read else ():
         if (log_dir / name).exists():
             raise UserError(f"{log_dir / name} exists; choose another --keep, or --read {log_dir}")
+    write_table(args.out, [])  # a path that cannot be written shows now, not after hours
     try:
         for seed, name in names.items():
             result = find(args, name) if args.read else race(args, seed, name, log_dir)
@@ -72,17 +75,24 @@ def main(args):
             seconds, step, value = rows[-1][4:]
             solved = f"{seconds:9.1f}{step:>8}" if seconds is not None else f"{'-':>9}{'-':>8}"
             print(f"{seed:>6}{solved}{value:>9.1f}", flush=True)
+            write_table(args.out, rows)
     finally:
         if not args.keep:
             shutil.rmtree(log_dir, ignore_errors=True)
     times = sorted(row[4] if row[4] is not None else float("inf") for row in rows)
     solved = sum(row[4] is not None for row in rows)
     print(f"median {statistics.median(times):.1f} s; {solved} of {len(rows)} seeds solved it")
-    if args.out:
-        Path(args.out).parent.mkdir(parents=True, exist_ok=True)
-        head = ["script", "env_id", "seed", "threshold", "wall_seconds", "global_step", "return"]
-        with open(args.out, "w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([head, *rows])
+
+
+def write_table(path, rows):
+    """Writes the seeds that are done as CSV, if there is a path to write to."""
+    if path is None:
+        return
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    head = ["script", "env_id", "seed", "threshold", "wall_seconds", "global_step", "return"]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    write_file(path, text.getvalue().encode())
 
 
 def solution(curve, threshold):

@@ -14,7 +14,15 @@ import zlib
 from argparse import Namespace
 from pathlib import Path
 
-from benchmark import check_package, file_name, final_return, find_script, split_argv, sweep
+from benchmark import (
+    check_package,
+    file_name,
+    final_return,
+    find_script,
+    save_figure,
+    split_argv,
+    sweep,
+)
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 
@@ -139,7 +147,7 @@ def main(args):
     best = study.best_trial
     for name in ("optimization_history", "intermediate_values", "param_importances", "slice"):
         getattr(plots, f"plot_{name}")(study)
-        pyplot.savefig(f"{args.log_dir}/{name}.png", bbox_inches="tight")
+        save_figure(pyplot.gcf(), Path(args.log_dir, f"{name}.png"), bbox_inches="tight")
     print(f"best: trial {best.number}, {best.value:.1f}; plots are in {args.log_dir}")
     found = ["--env-id", args.env_id, *args.options, *words_of(best.params)]
     print(shlex.join(["python", args.script, *found]))

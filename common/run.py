@@ -32,15 +32,22 @@ from envs.table import foreign_module
 from envs.wrappers import make_seeds
 
 STOP = (signal.SIGINT, signal.SIGTERM)
-CGROUP = Path("/sys/fs/cgroup")  # of a container, here or in memory/ (version 2, version 1)
+CGROUP = Path("/sys/fs/cgroup")  # limits of containers and batch jobs; version 1 in memory/
+GROUPS = Path("/proc/self/cgroup")  # where in there this process is
 
 
 def free_memory():
-    """Free bytes on this machine, or of the container, as if this process were alone in there."""
-    free = [psutil.virtual_memory().available]
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # no such file, or no limit: "max"
-            free.append(int((CGROUP / name).read_text()) - psutil.Process().memory_info().rss)
+    """Free bytes on this machine, or of the container or batch job, as if this process were alone
+    in there."""
+    free, groups = [psutil.virtual_memory().available], {Path()}
+    with suppress(OSError):  # lines such as 0::/slurm/job_7; groups around it have limits, too
+        for line in GROUPS.read_text().splitlines():
+            group = Path(line.split(":", 2)[2].strip("/"))
+            groups |= {group, *group.parents}
+    for group in groups:
+        for path in (group / "memory.max", Path("memory") / group / "memory.limit_in_bytes"):
+            with suppress(OSError, ValueError):  # no such file, or no limit: "max"
+                free.append(int((CGROUP / path).read_text()) - psutil.Process().memory_info().rss)
     return max(0, min(free))
 
 
@@ -112,6 +119,9 @@ class Run:
             raise UserError(f"{self.folder} holds no run") from None
         except BlockingIOError:
             raise UserError(f"another process is writing to {self.folder}") from None
+        except OSError as error:  # some shared file systems
+            words = f"cannot be locked ({error.strerror}); choose a --run-dir on another disk"
+            raise UserError(f"{self.folder} {words}") from error
 
     # ---- What a checkpoint holds ----
 
@@ -150,8 +160,11 @@ class Run:
             name = f"{env}__{self.script}__{args.seed}__{datetime.now():%Y%m%d-%H%M%S}"
             self.folder = Path(args.run_dir or f"runs/{name}")
             if self.folder.exists():
-                words = f"choose another --run-dir or --resume {self.folder}"
-                raise UserError(f"{self.folder} exists; {words}")
+                words = f"exists; choose another --run-dir or --resume {self.folder}"
+                run, saved = (self.folder / name for name in ("args.json", "checkpoint.pt"))
+                if run.exists() and not saved.exists():
+                    words = "has no checkpoint to resume; choose another --run-dir or delete it"
+                raise UserError(f"{self.folder} {words}")
             self.folder.mkdir(parents=True)
         self.replay_files = ReplayFiles(self.folder)
         if args.resume:

@@ -94,6 +94,7 @@ LATER = {
     "--run-dir /proc/nowhere": "/proc",
     "--run-dir {tmp}/file/run": "Not a directory",
     "--run-dir {tmp}/empty": "empty exists; choose another --run-dir",
+    "--run-dir {tmp}/begun": "begun has no checkpoint to resume; choose another --run-dir",
     "--resume {tmp}/nothing/at/all": "nothing/at/all is not there",
     "--resume {tmp}/empty": "holds no run",
     "--resume {tmp}/file": "holds no run",
@@ -143,7 +144,9 @@ def test_what_cannot_be_parsed_gets_one_line_and_code_2(script, capsys, monkeypa
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_what_does_not_fit_gets_one_line_and_code_2_and_leaves_nothing(script, tmp_path):
     (tmp_path / "file").write_text("not a folder, not a checkpoint")
-    (tmp_path / "empty").mkdir()
+    for name in ("empty", "begun"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "begun" / "args.json").write_text("{}")
     cases = cases_of(script, LATER, LATER_OF)
     for text, says in cases.items():
         argv = [word.format(tmp=tmp_path) for word in text.split()]
@@ -154,7 +157,7 @@ def test_what_does_not_fit_gets_one_line_and_code_2_and_leaves_nothing(script, t
         assert_one_line(ended.err, script, says)
         assert ended.out == ""
         left = {path.name for path in tmp_path.rglob("*")} - {"log.out", "log.err"}
-        assert left <= {"file", "empty", "runs"}, text
+        assert left <= {"file", "empty", "begun", "args.json", "runs"}, text
 
 
 def call(*argv, **how):

@@ -230,8 +230,9 @@ def test_every_command_line_is_accepted_by_the_parser_it_is_for(page, words):
     program_arguments = list(words[2:] if words[0] == "-m" else words[1:])
     try:
         args = parse(program_arguments)
-        # What stands after `--` goes to the scripts of a sweep.
-        for name in (getattr(args, "scripts", None) or []) if "--" in words else []:
+        # What stands after `--` goes to the script, or to those of a sweep.
+        names = getattr(args, "scripts", None) or [getattr(args, "script", None)]
+        for name in filter(None, names if "--" in words else []):
             script = copies.get(f"{name}.py", name).removesuffix(".py")
             rest = program_arguments[program_arguments.index("--") + 1 :]
             scripts.parse_args_of(script)(rest)
@@ -245,8 +246,7 @@ def parser_for(words):
         if not (ROOT / name.split(".")[0]).is_dir():
             return None
         spec = importlib.util.find_spec(name)
-        if spec is None:
-            return None
+        assert spec is not None, f"there is no module {name}"
         if spec.submodule_search_locations:  # a package: `python -m envs`
             name = f"{name}.__main__"
         module = importlib.import_module(name)
@@ -259,6 +259,8 @@ def parser_for(words):
     if script in SCRIPTS:
         return scripts.parse_args_of(script)
     assert (ROOT / words[0]).exists(), f"{words[0]} does not exist"
+    if Path(words[0]).parts[0] == "benchmark":
+        return parser_for(("-m", script.replace("/", ".")))
     return None
 
 

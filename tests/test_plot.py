@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark import baselines, plot, read_curve
+from benchmark import baselines, plot
 from common.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -610,11 +610,6 @@ def test_five_hundred_runs_are_plotted_in_time(tmp_path):
 def test_a_path_that_is_not_there_is_a_user_error():
     with pytest.raises(UserError, match="nowhere"):
         read("nowhere")
-
-
-def test_a_growing_file_is_read_up_to_now(tmp_path):
-    path = write_run(tmp_path, "e-v0__rsac__0", [1, 2, 3])
-    assert read_curve(path)["eval_return_mean"].tolist() == [1, 2, 3]
 
 
 # ---- The figures of the docs ----

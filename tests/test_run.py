@@ -1,5 +1,6 @@
 """What a run shows and leaves, and what it does when the machine or the environment fails."""
 
+import errno
 import importlib
 import json
 import os
@@ -36,6 +37,7 @@ from toy_envs import WRONG
 
 import common.run
 from common.checkpoint import load_checkpoint
+from common.errors import UserError
 from common.run import Run
 from envs.drawing import write_film
 
@@ -383,6 +385,34 @@ def test_what_a_container_may_use_bounds_what_is_free(name, limit, free, tmp_pat
     (tmp_path / name).write_text(f"{2**39}\n")
     used = psutil.Process().memory_info().rss
     assert common.run.free_memory() == pytest.approx(2**39 - used, abs=2**25)
+
+
+@pytest.mark.parametrize(
+    ("line", "limit"),
+    [
+        ("0::/slurm/job_7/step_0", "slurm/job_7/memory.max"),
+        ("4:memory:/slurm/job_7", "memory/slurm/job_7/memory.limit_in_bytes"),
+    ],
+)
+def test_the_limit_of_a_batch_job_counts(line, limit, tmp_path, monkeypatch):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Namespace(available=2**40))
+    monkeypatch.setattr(common.run, "CGROUP", tmp_path)
+    monkeypatch.setattr(common.run, "GROUPS", tmp_path / "groups")
+    (tmp_path / "groups").write_text(f"1:cpu:/other\n{line}\n")
+    (tmp_path / limit).parent.mkdir(parents=True)
+    (tmp_path / limit).write_text(f"{2**39}\n")
+    used = psutil.Process().memory_info().rss
+    assert common.run.free_memory() == pytest.approx(2**39 - used, abs=2**25)
+
+
+def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (tmp_path / "args.json").touch()
+    monkeypatch.setattr(common.run.fcntl, "flock", refuse)
+    with pytest.raises(UserError, match=r"cannot be locked .No locks available"):
+        Run._lock(Namespace(folder=tmp_path, locks=[]))
 
 
 def test_a_replay_memory_larger_than_the_container_is_refused(tmp_path):

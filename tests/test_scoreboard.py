@@ -124,6 +124,20 @@ def test_two_folders_of_one_seed_are_one_row(tmp_path):
     assert [row["seed"] for row in scoreboard.read_rows(out / "scoreboard.csv")] == ["3"]
 
 
+def test_a_run_that_became_longer_replaces_its_row(tmp_path):
+    folder = tmp_path / "runs" / f"{TASK}__rsac__3"
+    write_run(folder, -150)
+    words = scoreboard.parse_args([str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    scoreboard.main(words)
+    (before,) = scoreboard.read_rows(tmp_path / "out" / "scoreboard.csv")
+    last = (folder / "progress.csv").read_text().splitlines()[-1].split(",", 1)
+    with open(folder / "progress.csv", "a") as file:
+        file.write(f"{int(last[0]) + 100},{last[1]}\n")
+    scoreboard.main(words)
+    (after,) = scoreboard.read_rows(tmp_path / "out" / "scoreboard.csv")
+    assert int(after["steps"]) == int(before["steps"]) + 100
+
+
 @pytest.mark.parametrize("file", ["progress.csv", "args.json", "run.json"])
 def test_a_damaged_run_is_left_out(file, tmp_path, capsys):
     for seed in (3, 4):

@@ -153,5 +153,14 @@ def test_in_19_of_20_draws_the_interval_has_the_true_difference_in_it():
     assert 0.92 < inside / 400 < 0.98
 
 
+def test_a_run_of_ours_ends_at_the_step_at_which_theirs_does(tmp_path):
+    text = "global_step,wall_seconds,eval_return_mean\n0,1,-9\n200,2,-8\n"
+    (tmp_path / "progress.csv").write_text(text)
+    assert compare_sb3.complete(tmp_path, 200)
+    assert not compare_sb3.complete(tmp_path, 300)
+    with pytest.raises(UserError, match="200 steps, not --total-steps 100"):
+        compare_sb3.complete(tmp_path, 100)
+
+
 def test_one_seed_has_no_interval():
     assert compare_sb3.difference([1.0], [2.0, 3.0]) == ("-1.5", "-")

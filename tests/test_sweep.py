@@ -496,6 +496,26 @@ def test_without_its_log_a_run_is_known_by_its_run_json(tmp_path):
         sweep.make_runs(parse_args([*words, "--gain", "2"]))
 
 
+def test_a_run_without_a_checkpoint_starts_anew_with_other_arguments(tmp_path):
+    words = [*ONE, "--log-dir", str(tmp_path), "--", "--total-steps", "300"]
+    (it,) = sweep.make_runs(parse_args(words))
+    it.folder.mkdir()
+    (it.folder / "run.json").write_text(json.dumps([{"command": shlex.join(it.fresh_command())}]))
+    code, _, err = run(*words, "--gain", 2)
+    assert code == 0, err
+    assert steps(tmp_path)["pendulum-p-v0__fake_script__0"][-1] == 300
+    assert len(list(tmp_path.glob("*_unfinished_1"))) == 1
+
+
+def test_a_narrow_table_shows_the_end_of_a_name(tmp_path):
+    (it,) = sweep.make_runs(parse_args([*ONE, "--log-dir", str(tmp_path)]))
+    table = sweep.Table([it])
+    assert table.row(it).endswith(f"  {it.name}")
+    narrow = table.row(it, 70)
+    assert len(narrow) == 70
+    assert narrow.endswith("…cript__0")
+
+
 def test_a_shorter_run_is_not_taken_for_one_of_the_default_length(tmp_path):
     run(*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300)
     code, _, err = run(*ONE, "--log-dir", tmp_path)
@@ -626,6 +646,19 @@ def test_time_to_solve_reports_the_first_evaluation_over_the_threshold(tmp_path)
     code, _, err = run(*task, "--tag", "tagged", module="time_to_solve")
     assert code == 2
     assert "--tag needs --read" in err
+
+
+def test_time_to_solve_keeps_the_seeds_before_a_failure(tmp_path):
+    task = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 101, "--seeds", 0, 1, 2]
+    words = ["--", "--total-steps", 300, "--fail-at-seed", 2]
+    code, _, _ = run(*task, "--out", tmp_path / "times.csv", *words, module="time_to_solve")
+    assert code == 1
+    with open(tmp_path / "times.csv") as file:
+        assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
+    code, out, err = run(*task, "--out", tmp_path, *words, module="time_to_solve")
+    assert code == 1
+    assert out.count("\n") == 2, "a path that cannot be written shows before the first run"
+    assert f"cannot write {tmp_path}" in err
 
 
 def test_time_to_solve_never_takes_an_old_run_for_a_new_one(tmp_path):
