@@ -71,11 +71,6 @@ def open_run(path, *options, env_id=None):
     return load_agent(args, script, module.Agent)
 
 
-def file_name(env_id):
-    """An environment's id as the names of run folders have it."""
-    return env_id.replace(":", "_").replace("/", "_")
-
-
 def split_argv(argv):
     """The words before and after `--`; argv: as for `parse_args`, None stands for sys.argv."""
     argv = sys.argv[1:] if argv is None else list(argv)

@@ -23,7 +23,6 @@ import numpy as np
 from benchmark import (
     check_env_id,
     check_package,
-    file_name,
     final_return,
     find_script,
     machine,
@@ -32,6 +31,7 @@ from benchmark import (
 )
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
+from common.files import file_name
 
 SCRIPTS = ("ddpg", "td3", "sac")
 

@@ -12,10 +12,10 @@ import shlex
 import statistics
 from pathlib import Path
 
-from benchmark import ROOT, file_name, find_script, open_run, without_folder
+from benchmark import ROOT, find_script, open_run, without_folder
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
-from common.files import write_file
+from common.files import file_name, write_file
 
 HEAD = """# Trained policies
 

@@ -24,7 +24,6 @@ import numpy as np
 from benchmark import (
     COLUMNS,
     LARGEST,
-    file_name,
     final_return,
     read_curve,
     save_figure,
@@ -32,7 +31,7 @@ from benchmark import (
 )
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
-from common.files import write_file
+from common.files import file_name, write_file
 from envs.table import find
 
 SCRIPTS = ("rsac", "rsac_sharing", "rtd3", "rdpg", "sac", "td3", "ddpg", "conv_sac")

@@ -139,12 +139,13 @@ def play(agent, envs, seeds, frames=ALL, told=None, change=None):
     Returns the returns (episodes,), and of all steps obs (steps, obs_dim), hidden state of the
     memory (steps, H) and what the environment hides (steps, D).
     """
+    from common.evaluate import batches  # takes seconds
+
     tell = HIDDEN[envs.envs[0].spec.id]
     rng = np.random.default_rng(seeds[0])
     returns, steps = [], []
-    for first in range(0, len(seeds), envs.num_envs):
-        batch = seeds[first : first + envs.num_envs]
-        obs, _ = envs.reset(seed=batch + batch[:1] * (envs.num_envs - len(batch)))
+    for batch, count in batches(seeds, envs.num_envs):
+        obs, _ = envs.reset(seed=batch)
         total, seen, hidden, ended = 0, [], None, False
         while not ended:
             truth = np.stack([tell(env) for env in envs.envs])
@@ -161,7 +162,7 @@ def play(agent, envs, seeds, frames=ALL, told=None, change=None):
             obs, reward, terminated, truncated, _ = envs.step(action)
             total = total + reward
             ended = (terminated | truncated).all()
-        returns += total[: len(batch)].tolist()
+        returns += total[:count].tolist()
     return returns, *(np.concatenate(column) for column in zip(*steps, strict=True))
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a file
 
-from benchmark import check_package, file_name
+from benchmark import check_package
 from benchmark.compare_sb3 import Peer, learn
 from benchmark.scoreboard import TEST_EPISODES, TEST_SEED, TESTED
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
+from common.files import file_name
 
 
 def parse_args(argv=None):

@@ -34,7 +34,6 @@ from pathlib import Path
 from benchmark import (
     check_env_id,
     child_env,
-    file_name,
     find_script,
     move_aside,
     read_curve,
@@ -43,6 +42,7 @@ from benchmark import (
 )
 from common.cli import Parser, integer, number, run_cli
 from common.errors import UserError
+from common.files import file_name
 
 # What the sweep itself says to a script, and what to do instead of saying it.
 OWN = {

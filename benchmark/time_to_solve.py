@@ -22,10 +22,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmark import check_env_id, file_name, find_script, machine, read_curve, split_argv, sweep
+from benchmark import check_env_id, find_script, machine, read_curve, split_argv, sweep
 from common.cli import Parser, integer, number, run_cli
 from common.errors import RunError, UserError
-from common.files import write_file
+from common.files import file_name, write_file
 
 
 def parse_args(argv=None):

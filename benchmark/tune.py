@@ -16,7 +16,6 @@ from pathlib import Path
 
 from benchmark import (
     check_package,
-    file_name,
     final_return,
     find_script,
     save_figure,
@@ -25,6 +24,7 @@ from benchmark import (
 )
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
+from common.files import file_name
 
 
 def parse_args(argv=None):

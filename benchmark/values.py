@@ -92,6 +92,7 @@ def returns_to_go(reward, last_value, gamma):
 def main(args):
     agent, envs = open_run(args.run, "--seed", args.seed, env_id=args.env_id)
     from common.checkpoint import load_checkpoint
+    from common.evaluate import batches
     from envs.wrappers import make_seeds
 
     state = load_checkpoint(args.run, script=None)
@@ -100,12 +101,10 @@ def main(args):
     gamma = state["args"]["gamma"] if args.gamma is None else args.gamma
     seeds = make_seeds("test", args.seed, count=args.episodes)
     predicted, followed = [], []  # of each episode, (length,)
-    for first in range(0, args.episodes, envs.num_envs):
-        batch = seeds[first : first + envs.num_envs]
-        batch += batch[:1] * (envs.num_envs - len(batch))  # spare ones play, too
+    for batch, count in batches(seeds, envs.num_envs):
         obs, action, reward, terminated, lengths = play(agent, envs, batch)
         q = predict(agent, obs, action)
-        for i in range(min(envs.num_envs, args.episodes - first)):
+        for i in range(count):
             n = lengths[i]
             last_value = None if terminated[i] else q[n - 1, i]
             predicted.append(q[:n, i])

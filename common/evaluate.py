@@ -51,19 +51,23 @@ def evaluate(agent, envs, seeds, film=None):
         return play(agent, envs, seeds, show)
 
 
+def batches(seeds, size):
+    """Seeds for `size` environments at a time, and how many of them count; spare ones play, too."""
+    for first in range(0, len(seeds), size):
+        batch = seeds[first : first + size]
+        yield batch + batch[:1] * (size - len(batch)), len(batch)
+
+
 def play(agent, envs, seeds, show=None):
     """As `evaluate`; show(picture) is called at each step of the first episode."""
     results = {"returns": [], "lengths": [], "successes": []}
-    for first in range(0, len(seeds), envs.num_envs):
-        batch = seeds[first : first + envs.num_envs]
-        # One environment for each episode. Spare ones play too, but do not count.
-        seed_of_each = batch + batch[:1] * (envs.num_envs - len(batch))
-        obs, _ = envs.reset(seed=seed_of_each)
-        playing = np.arange(envs.num_envs) < len(batch)
+    for batch, count in batches(seeds, envs.num_envs):
+        obs, _ = envs.reset(seed=batch)
+        playing = np.arange(envs.num_envs) < count
         returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, int)
         successes, hidden = {}, None
         while playing.any():
-            if show and first == 0 and playing[0]:
+            if show and not results["returns"] and playing[0]:
                 show(envs.envs[0].render())
             action, hidden = agent.act(obs, hidden, deterministic=True)
             obs, reward, terminated, truncated, info = envs.step(action)
@@ -75,8 +79,8 @@ def play(agent, envs, seeds, show=None):
                     successes[k] = float(info["is_success"][k])
                 playing &= ~ended
                 obs, _ = envs.reset(options={"reset_mask": ended})
-        results["returns"] += returns[: len(batch)].tolist()
-        results["lengths"] += lengths[: len(batch)].tolist()
+        results["returns"] += returns[:count].tolist()
+        results["lengths"] += lengths[:count].tolist()
         results["successes"] += [successes[k] for k in sorted(successes)]
     return results
 

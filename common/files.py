@@ -8,6 +8,11 @@ from pathlib import Path
 from common.errors import RunError
 
 
+def file_name(env_id):
+    """An environment's id as the names of run folders have it."""
+    return env_id.replace(":", "_").replace("/", "_")
+
+
 def write_file(path, *chunks):
     """Writes bytes to `path` atomically: temporary name, flush to disk, move into place."""
     path = Path(path)

@@ -26,7 +26,7 @@ from common import cli
 from common.checkpoint import load_checkpoint, save_checkpoint
 from common.errors import RunError, UserError
 from common.evaluate import evaluate, make_eval_envs, set_up_torch
-from common.files import write_csv, write_file
+from common.files import file_name, write_csv, write_file
 from common.replay_files import ReplayFiles, arrays_of
 from envs.table import foreign_module
 from envs.wrappers import make_seeds
@@ -156,8 +156,8 @@ class Run:
         args = self.args
         self.eval_envs = make_eval_envs(args, film=args.video)
         if not args.resume:
-            env = args.env_id.replace(":", "_").replace("/", "_")
-            name = f"{env}__{self.script}__{args.seed}__{datetime.now():%Y%m%d-%H%M%S}"
+            name = f"{self.script}__{args.seed}__{datetime.now():%Y%m%d-%H%M%S}"
+            name = f"{file_name(args.env_id)}__{name}"
             self.folder = Path(args.run_dir or f"runs/{name}")
             if self.folder.exists():
                 words = f"exists; choose another --run-dir or --resume {self.folder}"
