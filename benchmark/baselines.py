@@ -8,7 +8,6 @@ were found by hand and by random search, so the best policy without memory may b
 """
 
 import csv
-import io
 import statistics
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import numpy as np
 from common.cli import Parser, integer, run_cli
 from common.envs import make_env
 from common.errors import UserError
-from common.files import write_file
+from common.files import write_csv
 
 # The tasks of the paper (Yang & Nguyen 2021, arXiv:2110.12628v1), their full-state versions, those
 # with a controller of their own, and those that hide in other ways or in another simulator.
@@ -207,9 +206,7 @@ def main(args):
             row = [env_id, name, f"{mean:.5g}", f"{std:.5g}", rate, str(args.episodes)]
             rows[env_id, name] = row
             print(f"{env_id:<30}{name:<12}{mean:>10.1f}{std:>9.1f}{rate:>9}", flush=True)
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([NAMES, *rows.values()])
-        write_file(path, text.getvalue().encode())
+        write_csv(path, [dict(zip(NAMES, row, strict=True)) for row in rows.values()])
 
 
 if __name__ == "__main__":

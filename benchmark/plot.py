@@ -21,14 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import (
-    COLUMNS,
-    LARGEST,
-    final_return,
-    read_curve,
-    save_figure,
-    without_folder,
-)
+from benchmark import COLUMNS, LARGEST, final_return, read_curve, save_figure, without_folder
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
 from common.files import file_name, write_file

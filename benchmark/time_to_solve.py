@@ -12,8 +12,6 @@ counted by the run itself, from the start of its process, and is rounded up to t
 showed it. What stands after `--` goes to the script; its other arguments are its defaults.
 """
 
-import csv
-import io
 import shutil
 import statistics
 import subprocess
@@ -25,7 +23,7 @@ from pathlib import Path
 from benchmark import check_env_id, find_script, machine, read_curve, split_argv, sweep
 from common.cli import Parser, integer, number, run_cli
 from common.errors import RunError, UserError
-from common.files import file_name, write_file
+from common.files import file_name, write_csv
 
 
 def parse_args(argv=None):
@@ -89,10 +87,8 @@ def write_table(path, rows):
     if path is None:
         return
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    head = ["script", "env_id", "seed", "threshold", "wall_seconds", "global_step", "return"]
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
-    write_file(path, text.getvalue().encode())
+    names = ["script", "env_id", "seed", "threshold", "wall_seconds", "global_step", "return"]
+    write_csv(path, [dict(zip(names, row, strict=True)) for row in rows], names)
 
 
 def solution(curve, threshold):

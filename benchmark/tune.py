@@ -14,14 +14,7 @@ import zlib
 from argparse import Namespace
 from pathlib import Path
 
-from benchmark import (
-    check_package,
-    final_return,
-    find_script,
-    save_figure,
-    split_argv,
-    sweep,
-)
+from benchmark import check_package, final_return, find_script, save_figure, split_argv, sweep
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
 from common.files import file_name

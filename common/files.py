@@ -29,10 +29,13 @@ def write_file(path, *chunks):
         raise RunError(f"cannot write {path}: {error.strerror}; the old file is kept") from error
 
 
-def write_csv(path, rows):
-    """Writes dicts with the same keys as a table, completely or not at all."""
+def write_csv(path, rows, names=None):
+    """Writes dicts with the same keys as a table, completely or not at all.
+
+    names: of the columns; needed where there may be no rows yet.
+    """
     text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer = csv.DictWriter(text, names or rows[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_file(path, text.getvalue().encode())
