@@ -502,7 +502,7 @@ def choice(names):
     return figure
 
 
-CHOSEN = ("pendulum-va-v0", "dmc-cartpole-swingup-va-v0", "reacher-pomdp-v0")
+CHOSEN = ("pendulum-va-v0", "dmc-cartpole-swingup-va-v0", "reacher-pomdp-v0", "car-p-v0")
 CHOICES = {
     "start_times": {"rsac-aligned": "all sequences at one time"},
     "gradient": {"rsac-bug-no-gradient": "no gradient through the context"},
