@@ -6,6 +6,7 @@ EGL, then OSMesa, in a process of its own (a broken driver may hang or crash the
 dm_control and Gymnasium's MuJoCo renderer both read the choice from the variable MUJOCO_GL.
 """
 
+import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -87,6 +88,9 @@ def use_gl():
     global _chosen
     if _chosen is None:
         _chosen = _choose()
+        # PyTorch's CUDA builds load Triton with the first optimizer, which crashes after Mesa.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("triton")
         print(f"rendering: MuJoCo draws through {NAMES[_chosen]}", file=sys.stderr)
     os.environ["MUJOCO_GL"] = _chosen
     if _chosen != "glfw":

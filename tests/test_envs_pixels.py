@@ -176,6 +176,20 @@ def test_choice_is_printed_once_and_only_when_something_is_drawn(library):
     assert lines == ["nothing drawn", f"rendering: MuJoCo draws through {gl.NAMES[library]}"]
 
 
+def test_triton_is_loaded_before_opengl(library, tmp_path):
+    (tmp_path / "triton.py").write_text("import sys\nprint('triton', 'OpenGL' in sys.modules)\n")
+    run = python(
+        f"sys.path.append({str(tmp_path)!r})\n"
+        "from common.envs import make_env\n"
+        "make_env('dmc-cartpole-balance-v0').reset()\n"
+        "print('states')\n"
+        f"make_env({STACKED!r}).reset()\n"
+        "print('OpenGL' in sys.modules)\n",
+        MUJOCO_GL=library,
+    )
+    assert run.stdout.splitlines() == ["states", "triton False", "True"]
+
+
 @pytest.fixture
 def fresh(monkeypatch):
     """A process that has not chosen yet."""
