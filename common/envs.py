@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from common.errors import RunError, UserError
+from envs import gl
 from envs.table import OURS, register
 from envs.wrappers import Envs, Pictures, RnnInput, SeededEpisodes, flatten, say_once
 
@@ -95,7 +96,10 @@ def _make(env_id, render_mode):
         register(name)
         # The passive checker repeats on every step what SeededEpisodes checks.
         drawing = {"render_mode": render_mode} if render_mode else {}  # not every class takes it
-        return gym.make(name, disable_env_checker=True, **drawing)
+        env = gym.make(name, disable_env_checker=True, **drawing)
+        if render_mode and hasattr(env.unwrapped, "mujoco_renderer"):  # of Gymnasium, opened late
+            gl.use_gl()
+        return env
     except gym.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is not installed: {error}") from error
     except ImportError as error:

@@ -176,6 +176,26 @@ def test_choice_is_printed_once_and_only_when_something_is_drawn(library):
     assert lines == ["nothing drawn", f"rendering: MuJoCo draws through {gl.NAMES[library]}"]
 
 
+def test_gymnasiums_own_tasks_are_drawn_without_a_display(library, tmp_path):
+    run = python(
+        "from common.envs import make_env\n"
+        "env = make_env('Hopper-v5', render_mode='rgb_array')\n"
+        "env.reset()\n"
+        "assert env.render().any()\n"
+        "env.close()\n",
+        MUJOCO_GL=library,
+    )
+    assert run.returncode == 0, run.stderr
+    run = python(
+        "from common.cli import run_cli\n"
+        "from common.envs import make_env\n"
+        "run_cli(make_env, 'Hopper-v5', 0, 'rgb_array')\n",
+        tmp_path,
+    )
+    assert run.returncode == 2
+    assert "EGL and OSMesa failed" in run.stderr.splitlines()[-1]
+
+
 def test_triton_is_loaded_before_opengl(library, tmp_path):
     (tmp_path / "triton.py").write_text("import sys\nprint('triton', 'OpenGL' in sys.modules)\n")
     run = python(
