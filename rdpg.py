@@ -138,7 +138,7 @@ class Memory(nn.LSTM):
 
     def __init__(self, obs_dim, args):
         super().__init__(obs_dim, args.rnn_dim, batch_first=True)
-        # Larger than PyTorch's: inputs are divided by their largest value, so most are small.
+        # Larger than PyTorch's: most inputs are small, divided by the largest of a batch.
         nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
         # the second gate keeps the state, the first one lets the input in.
@@ -146,7 +146,7 @@ class Memory(nn.LSTM):
         self.bias_ih_l0.data = torch.cat([-keep, keep, torch.zeros(2 * args.rnn_dim)])
 
     def forward(self, obs, hidden=None):
-        """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it.
+        """obs (B, L, obs_dim), hidden before it -> feat (B, L, feat_dim), hidden after it.
         feat is [summary | obs]: what is visible need not pass through the memory."""
         feat, hidden = super().forward(obs, hidden)
         return torch.cat([feat, obs], dim=-1), hidden
@@ -211,9 +211,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o'); the paper leaves out d (arXiv:1509.02971v6,
-    Algorithm 1). Only termination stops the bootstrap. A time limit does not end the task: the
-    value beyond it is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1, without d).
+    d is 1 after termination, which alone stops the bootstrap. A time limit does not end the task:
+    the value beyond it is real, and `next_value` is that of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -271,7 +271,7 @@ def update(agent, optimizers, batch, args):
 
     actor_feat = agent.actor.rnn(obs)[0].flatten(0, 1)
     u = agent.actor.net(actor_feat[steps])  # before tanh
-    # The critics' features are those from before their step, which saves a pass.
+    # The critics' features are those from before their update, which saves a pass.
     q1 = agent.critics(qf_feat[steps].detach(), torch.tanh(u))
     # Not in the papers: where tanh is flat, the actor would get no gradient and stay there.
     pi_loss = actor_loss(q1).mean() + 1e-3 * u.square().mean()

@@ -140,7 +140,7 @@ class Memory(nn.LSTM):
 
     def __init__(self, obs_dim, args):
         super().__init__(obs_dim, args.rnn_dim, batch_first=True)
-        # Larger than PyTorch's: inputs are divided by their largest value, so most are small.
+        # Larger than PyTorch's: most inputs are small, divided by the largest of a batch.
         nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
         # the second gate keeps the state, the first one lets the input in.
@@ -148,7 +148,7 @@ class Memory(nn.LSTM):
         self.bias_ih_l0.data = torch.cat([-keep, keep, torch.zeros(2 * args.rnn_dim)])
 
     def forward(self, obs, hidden=None):
-        """obs (B, T, obs_dim), hidden before it -> feat (B, T, feat_dim), hidden after it.
+        """obs (B, L, obs_dim), hidden before it -> feat (B, L, feat_dim), hidden after it.
         feat is [summary | obs]: what is visible need not pass through the memory."""
         feat, hidden = super().forward(obs, hidden)
         return torch.cat([feat, obs], dim=-1), hidden
@@ -226,9 +226,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o'); the paper leaves out d (arXiv:1509.02971v6,
-    Algorithm 1). Only termination stops the bootstrap. A time limit does not end the task: the
-    value beyond it is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1, without d).
+    d is 1 after termination, which alone stops the bootstrap. A time limit does not end the task:
+    the value beyond it is real, and `next_value` is that of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -240,8 +240,8 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(log_prob, q1, q2, alpha):
-    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element. Not in the papers: the
-    mean of both critics, since the target already takes the lower one."""
+    """alpha log pi(a|o) - Q(o, a) (arXiv:1812.05905v2, Eq. 7), per element. Q is the mean of
+    both critics (arXiv:2101.05982v2), since the target already takes the lower one."""
     return alpha * log_prob - (q1 + q2) / 2
 
 
@@ -366,9 +366,9 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: the first batch sets the scale of inputs, all random steps that of
-            # rewards. Large inputs would saturate the gates. An alpha of 0.1 would be too little
-            # beside large rewards, and too much beside small or rare ones.
+            # Not in the papers: the first batch sets the scale of inputs, and all random steps set
+            # that of rewards. Large inputs would saturate the gates. An alpha of 0.1 would be too
+            # little beside large rewards, and too much beside small or rare ones.
             if num_updates == 0:
                 agent.obs_scale.copy_(batch[0].abs().amax(dim=(0, 1)).clamp(min=0.1))
                 rewards = torch.from_numpy(buffer.reward[: buffer.num_added])

@@ -193,7 +193,8 @@ def read_rows(path):
 def main(args):
     path = Path(args.out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = read_rows(path)
+    rows = {}
+    read_rows(path)  # a wrong path shows now
     print(f"{'environment':<30}{'controller':<12}{'mean':>10}{'std':>9}{'success':>9}")
     for env_id in args.env_ids:
         kinds = {"random": "random", "zero": "zero", "static": STATIC.get(env_id)}
@@ -206,6 +207,7 @@ def main(args):
             row = [env_id, name, f"{mean:.5g}", f"{std:.5g}", rate, str(args.episodes)]
             rows[env_id, name] = row
             print(f"{env_id:<30}{name:<12}{mean:>10.1f}{std:>9.1f}{rate:>9}", flush=True)
+        rows = read_rows(path) | rows  # another process may have written since
         write_csv(path, [dict(zip(NAMES, row, strict=True)) for row in rows.values()])
 
 

@@ -37,7 +37,7 @@ MARKERS = "osD^vPX*"
 BASELINES = "benchmark/results/baselines.csv"
 POINTS = 41  # of the curves across tasks
 # Arguments that may differ between the runs of one line.
-FREE = {"seed", "run_dir", "log_dir", "run_name", "device", "num_threads", "resume", "video"}
+FREE = {"seed", "run_dir", "device", "num_threads", "resume", "video"}
 # Where a run was to end changes nothing before it, and --partial compares how far they came.
 FREE |= {"total_steps"}
 
@@ -50,7 +50,7 @@ def parse_args(argv=None):
     add("--out", default="curves", help="path and start of the names of the files to write")
     add("--env-ids", nargs="+", metavar="ID", help="only these environments")
     add("--algorithms", nargs="+", metavar="NAME", help="only these, in this order")
-    add("--partial", action="store_true", help="include runs that are shorter than the others")
+    add("--partial", action="store_true", help="include runs that are not finished, or shorter")
     add("--baselines", default=BASELINES, metavar="FILE", help="table of baselines, or none")
     add("--iqm", action=BooleanOptionalAction, default=True, help="also draw a mean across tasks")
     add("--summary", action="store_true", help="write a table with one row per environment")
@@ -74,6 +74,7 @@ class Run:
     seconds: np.ndarray
     value: np.ndarray
     args: dict | None = None  # that can change results; None if they are not known
+    total: int = 0  # the step at which it is finished, if that is known
     origins: list = field(default_factory=list)  # lines of JSON, one for each process of the run
 
     def final(self):
@@ -108,11 +109,10 @@ def read_runs(paths, skip):
             skip(path, error)
             continue
         curve = [curve[column] for column in COLUMNS]
+        total = (args or {}).get("total_steps", 0)
         if args is not None:
-            if curve[0][-1] < (total := args.get("total_steps") or 0):
-                print(f"not finished: {path}, {curve[0][-1]:.0f} of {total} steps", file=sys.stderr)
             args = {name: value for name, value in args.items() if name not in FREE}
-        runs.append(Run(path, *parts[:3], *curve, args, origins))
+        runs.append(Run(path, *parts[:3], *curve, args, total, origins))
     return runs
 
 
@@ -127,8 +127,10 @@ def read_json(path):
 def read_args(path):
     """The arguments of a run, None if there is no such file."""
     args = read_json(path)
-    if not isinstance(args, dict | None):
+    if args is not None and not isinstance(args, dict):
         raise ValueError(f"{path.name} is damaged: it has no arguments")
+    if args and not isinstance(args.get("total_steps", 0), int):
+        raise ValueError(f"{path.name} is damaged: total_steps is no number")
     return args
 
 
@@ -137,9 +139,10 @@ def read_origins(path):
     if path.name != "progress.csv":
         return [line[2:] for line in path.read_text().splitlines() if line.startswith("# ")]
     origins = read_json(path.with_name("run.json"))
-    if not isinstance(origins, list | None):
-        raise ValueError("run.json is damaged: it is no list")
-    return [json.dumps(origin) for origin in origins or []]
+    origins = origins or []
+    if not isinstance(origins, list) or not all(isinstance(origin, dict) for origin in origins):
+        raise ValueError("run.json is damaged: it is no list of processes")
+    return [json.dumps(origin) for origin in origins]
 
 
 def split_settings(runs, say):
@@ -169,15 +172,16 @@ def split_settings(runs, say):
 
 
 def drop_partial(runs, skip):
-    """Leaves out runs that are shorter than the longest of their environment and algorithm."""
+    """Leaves out runs that are not finished, or shorter than others of their line."""
     longest = {}
     for run in runs:
-        key = run.env_id, run.algorithm
-        longest[key] = max(longest.get(key, 0), run.step[-1])
+        if run.step[-1] >= run.total:
+            key = run.env_id, run.algorithm
+            longest[key] = max(longest.get(key, 0), run.step[-1])
     kept = []
     for run in runs:
-        if run.step[-1] < longest[run.env_id, run.algorithm]:
-            total = longest[run.env_id, run.algorithm]
+        total = max(run.total, longest.get((run.env_id, run.algorithm), 0))
+        if run.step[-1] < total:
             skip(run.path, f"partial, {run.step[-1]:.0f} of {total:.0f} steps; see --partial")
         else:
             kept.append(run)
@@ -193,6 +197,14 @@ def drop_repeated(runs, skip):
             skip(by_key[key].path, f"the same environment, algorithm and seed as {run.path}")
         by_key[key] = run
     return list(by_key.values())
+
+
+def select(runs, wanted, names_of):
+    """The runs of which one of the names, names_of(run), is wanted."""
+    wanted = set(map(file_name, wanted))
+    for missing in sorted(wanted.difference(*map(names_of, runs))):
+        print(f"no run of {missing}", file=sys.stderr)
+    return [run for run in runs if names_of(run) & wanted]
 
 
 def collect(runs, folder):
@@ -600,15 +612,14 @@ def markdown(head, rows):
 
 def main(args):
     runs = read_runs(args.paths, skip)
-    for given, name in ((args.env_ids, "env_id"), (args.algorithms, "algorithm")):
-        if given:
-            wanted = set(map(file_name, given))
-            for missing in sorted(wanted - {getattr(run, name) for run in runs}):
-                print(f"no run of {missing}", file=sys.stderr)
-            runs = [run for run in runs if getattr(run, name) in wanted]
+    plain = {run.path: run.algorithm for run in runs}
     runs = split_settings(runs, lambda line: print(line, file=sys.stderr))
-    runs = drop_repeated(runs, skip)
+    if args.env_ids:
+        runs = select(runs, args.env_ids, lambda run: {run.env_id})
+    if args.algorithms:
+        runs = select(runs, args.algorithms, lambda run: {run.algorithm, plain[run.path]})
     runs = runs if args.partial else drop_partial(runs, skip)
+    runs = drop_repeated(runs, skip)
     if not runs:
         raise UserError(f"no runs found in {' '.join(args.paths)}")
     if args.collect:

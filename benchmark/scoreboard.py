@@ -1,12 +1,13 @@
 """The scoreboard: how far each run got on the way from no memory to the full state.
 
-    python -m benchmark.scoreboard runs/results     takes in new runs, then makes all files anew
-    python -m benchmark.scoreboard                  makes them from what is there
+    python -m benchmark.scoreboard runs/results --out mine    a scoreboard of your own
+    python -m benchmark.scoreboard runs/results               takes new runs into ours
+    python -m benchmark.scoreboard                            makes the files from what is there
 
 Each finished run in the folders is tested once on 100 fresh episodes (--evaluate) and its curve is
-copied. In benchmark/results: scoreboard.csv, a row for each run; provenance.csv, where each comes
-from; curves/; scoreboard.png, the figure. Tables are written into README.md, docs/index.md and
-docs/results.md.
+copied. In benchmark/results, or --out: scoreboard.csv, a row for each run; provenance.csv, where
+each comes from; curves/; scoreboard.png, the figure. Without --out, tables are written into
+README.md, docs/index.md and docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, or a controller of
 benchmark.baselines. The bound is sac.py on the full state; for push-r-bump, where that learns
@@ -126,6 +127,14 @@ def last_step(folder):
     return read_curve(folder / "progress.csv")["global_step"][-1]
 
 
+def is_copy(folder, copy):
+    """Whether a collected curve is that of a run folder."""
+    if not copy.exists():
+        return False
+    last = [read_curve(path)["eval_return_mean"][-1] for path in (copy, folder / "progress.csv")]
+    return f"{last[0]:.5g}" == f"{last[1]:.5g}"
+
+
 def take_in(folders, rows, out, episodes):
     """Adds the new runs in `folders` to `rows` and their curves to out/curves.
 
@@ -144,6 +153,8 @@ def take_in(folders, rows, out, episodes):
                 continue
             try:
                 if key in known and last_step(folder) <= int(known[key]["steps"]):
+                    if not is_copy(folder, out / "curves" / f"{'__'.join(key)}.csv"):
+                        print(f"kept another run, not {folder}; see --out", file=sys.stderr)
                     continue
                 if not finished(folder):
                     print(f"not finished: {folder}", file=sys.stderr)
@@ -180,8 +191,9 @@ def write_rows(path, rows):
 
 
 def of(rows, env_id, algorithm):
-    """The rows of one task and algorithm."""
-    return [row for row in rows if (row["env_id"], row["algorithm"]) == (env_id, algorithm)]
+    """The rows of one task and algorithm that have the most steps: a shorter one is a trial."""
+    group = [row for row in rows if (row["env_id"], row["algorithm"]) == (env_id, algorithm)]
+    return [row for row in group if int(row["steps"]) == max(int(x["steps"]) for x in group)]
 
 
 def finals(rows, env_id, algorithm):
@@ -221,11 +233,11 @@ def summary(rows, controllers):
             line = {"env_id": env_id, "algorithm": algorithm, "finals": values}
             line |= {"floor": floor, "bound": bound, "share": None, "solved": None}
             line["worst"] = min(float(row["worst"]) for row in group)
-            line["steps"] = max(int(row["steps"]) for row in group)
+            line["steps"] = int(group[0]["steps"])
             line["minutes"] = statistics.median(float(row["minutes"]) for row in group)
             rates = [float(row["success_rate"]) for row in group if row["success_rate"]]
             line["success"] = statistics.fmean(rates) if rates else None
-            if floor and bound is not None:
+            if floor and bound is not None and bound > floor[0]:
                 line["share"] = (statistics.fmean(values) - floor[0]) / (bound - floor[0])
                 line["solved"] = sum(is_solved(row, env_id, floor[0], bound) for row in group)
             lines.append(line)
@@ -242,7 +254,7 @@ def short(value):
 
 def cells(line):
     """The numbers of a task and script as words, a dash where one is not known."""
-    known = line["solved"] is not None
+    known = line["solved"] is not None  # needs a floor, and a bound above it
     return {
         "floor": short(line["floor"][0]) if line["floor"] else "-",
         "bound": "-" if line["bound"] is None else short(line["bound"]),
@@ -262,7 +274,7 @@ def table(lines):
         its = cells(line)
         floor = f"{its['floor']} ({line['floor'][1]})" if line["floor"] else "-"
         success = "" if line["success"] is None else f"; success {line['success']:.2f}"
-        solved = f"{its['solved']} ({its['share']})" if line["floor"] else "-"
+        solved = "-" if line["solved"] is None else f"{its['solved']} ({its['share']})"
         row = [f"`{line['env_id']}`", floor, its["bound"], its["finals"] + success]
         row += [short(line["worst"]), solved, its["steps"], f"{line['minutes']:.1f}"]
         rows.append(row)
@@ -379,8 +391,7 @@ def all_rows(args):
 
 def main(args):
     rows = all_rows(args)
-    controllers = args.out / "baselines.csv"
-    lines = summary(rows, read_baselines(controllers if controllers.exists() else "none"))
+    lines = summary(rows, read_baselines(RESULTS / "baselines.csv"))
     write_file(args.out / "provenance.csv", provenance(rows, args.out).encode())
     draw(lines, rows, args.out)
     if args.out == RESULTS:

@@ -84,6 +84,8 @@ def parse_args(argv=None):
     args.options, args.argv = options, [*own, "--", *options]
     if not args.config and not (args.scripts and args.env_ids):
         parser.error("nothing to run: give --scripts and --env-ids, or --config")
+    if args.ray is None and (args.gpus_per_run or args.cpus_per_run is not None):
+        parser.error("--gpus-per-run and --cpus-per-run need --ray; use --workers and --threads")
     try:
         check_tag(args.tag or "", "--tag")
     except UserError as error:
@@ -169,8 +171,7 @@ class Run:
 def make_runs(args):
     """All runs in order, seeds outermost, so that a sweep that is stopped early has every curve.
 
-    Raises UserError for unknown scripts and environments, and for a run folder that was made
-    with other arguments.
+    Raises UserError for unknown scripts and environments.
     """
     if args.config:
         lines = read_config(args.config)
@@ -202,6 +203,7 @@ def make_runs(args):
             check_tag(path.stem, "script")
             method = f"{path.stem}-{tag}" if tag else path.stem
             env = file_name(env_id)
+            check_tag(env, "environment")
             name = f"{env}__{method}__{seed}"
             if name in runs:
                 raise UserError(f"{name} is there twice; run one in another sweep, with a --tag")
@@ -209,8 +211,6 @@ def make_runs(args):
             total_steps = split_options(words)[0].total_steps
             log_dir = Path(args.log_dir)
             runs[name] = Run(name, path, words, total_steps, log_dir, args.threads)
-    for run in runs.values():
-        check_same(run)
     return list(runs.values())
 
 
@@ -389,7 +389,7 @@ def run_here(run):
     if log is None:
         print(f"waiting: another process works on {run.name}", file=sys.stderr, flush=True)
         log = take(run, wait=True)
-    check_same(run)  # again: another sweep may have made it since
+    check_same(run)
     command = run.command()
     if command is None:
         print(f"{run.name} is finished")
@@ -411,6 +411,7 @@ class LocalPool:
 
     def __init__(self, runs, workers):
         self.waiting, self.workers = deque(runs), workers
+        self.again = 0.0  # when to look at those that are locked
         self.running = {}  # run name -> (run, process, log)
 
     def poll(self):
@@ -421,28 +422,29 @@ class LocalPool:
                 ended.append((run, process.returncode))
                 log.close()
                 del self.running[name]
-        for _ in range(len(self.waiting)):
+        for _ in range(len(self.waiting) if time.monotonic() >= self.again else 0):
             if len(self.running) >= self.workers:
                 break
             run = self.waiting.popleft()
-            log = take(run)
-            if log is None:  # another sweep is at it, or a run that outlived its sweep
-                self.waiting.append(run)
-                continue
+            log = None
             try:
+                log = take(run)
+                if log is None:  # another sweep is at it, or a run that outlived its sweep
+                    self.waiting.append(run)
+                    self.again = time.monotonic() + 1
+                    continue
                 check_same(run)  # again: another sweep may have made it since
                 command = run.command()
-            except UserError as error:
-                print(error, file=sys.stderr)
-                log.close()
-                ended.append((run, 2))
-                continue
-            if command is None:
-                log.close()
+                if command is not None:
+                    announce(log, command)
+                    self.running[run.name] = run, start(run, command, log, log), log
+                    continue
                 ended.append((run, 0))
-                continue
-            announce(log, command)
-            self.running[run.name] = run, start(run, command, log, log), log
+            except (UserError, OSError) as error:  # such as a full disk
+                print(f"{run.name}: {error}", file=sys.stderr)
+                ended.append((run, 2))
+            if log is not None:
+                log.close()
         return ended
 
     def is_running(self, run):
@@ -617,7 +619,8 @@ class Table:
         if steps is not None and any(rates):
             left = steps / sum(rates)  # all that run now, together
         text = ", ".join(f"{count} {state}" for state, count in counts.items())
-        return f"{text}; {clock(spent)} spent, about {clock(left)} left"
+        more = f", about {clock(left)} left" if steps != 0 else ""
+        return f"{text}; {clock(spent)} spent{more}"
 
 
 HEADER = f"{'state':<9}{'steps':>9}   {'of':<9}{'steps/s':>8}{'return':>11}{'left':>10}  run"
@@ -664,6 +667,8 @@ def main(args):
         if args.ray is not None:  # this is a task on a node
             end_with_parent()
         return run_here(runs[args.index])
+    for run in runs:
+        check_same(run)
 
     missing = [(k, run) for k, run in enumerate(runs) if not run.finished()]
     cores = usable_cores()
@@ -676,6 +681,7 @@ def main(args):
     )
     if not missing:
         return 0
+    Path(args.log_dir, "logs").mkdir(parents=True, exist_ok=True)
     handle_signals()
     try:
         pool = (

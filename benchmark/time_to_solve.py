@@ -65,8 +65,9 @@ def main(args):
     for name in names.values() if args.keep and not args.read else ():
         if (log_dir / name).exists():
             raise UserError(f"{log_dir / name} exists; choose another --keep, or --read {log_dir}")
-    write_table(args.out, [])  # a path that cannot be written shows now, not after hours
     try:
+        if args.out and not Path(args.out).is_file():
+            write_table(args.out, [])  # a path that cannot be written shows now, not after hours
         for seed, name in names.items():
             result = find(args, name) if args.read else race(args, seed, name, log_dir)
             rows.append([algorithm, args.env_id, seed, args.threshold, *result])

@@ -130,7 +130,14 @@ def main(args):
     sweep.handle_signals()  # a KeyboardInterrupt: `play` stops its runs, which save
     while len(study.get_trials(states=(State.COMPLETE, State.PRUNED, State.RUNNING))) < args.trials:
         trial = study.ask(space)
-        value = play(args, trial)
+        try:
+            value = play(args, trial)
+        except UserError as error:
+            if "asked" not in study.user_attrs:  # the first setting: the command is wrong
+                Path(args.log_dir, "study.db").unlink()  # so that it can be corrected
+                raise
+            print(error, file=sys.stderr)
+            value = None
         study.tell(trial, value, State.PRUNED if value is None else State.COMPLETE)
         study.set_user_attr("asked", args.asked)  # by now we know that it can be run
         result = "cut short" if value is None else f"{value:.1f}"

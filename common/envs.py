@@ -10,7 +10,15 @@ import numpy as np
 from common.errors import RunError, UserError
 from envs import gl
 from envs.table import OURS, register
-from envs.wrappers import Envs, Pictures, RnnInput, SeededEpisodes, flatten, say_once
+from envs.wrappers import (
+    Envs,
+    Pictures,
+    RescaledAction,
+    RnnInput,
+    SeededEpisodes,
+    flatten,
+    say_once,
+)
 
 LONGEST_EPISODE = 10_000  # [steps] where no time limit is registered
 SMALLEST_PICTURE = 30  # [pixels] for the encoder of conv_sac.py
@@ -48,7 +56,7 @@ def make_env(env_id, seed=0, render_mode=None, memory_input=None, env=None):
         # An episode that never ends would never be evaluated either.
         say_once(f"{env_id} registers no time limit: episodes end after {LONGEST_EPISODE} steps")
         env = gym.wrappers.TimeLimit(env, LONGEST_EPISODE)
-    env = gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
+    env = RescaledAction(env)
     env = gym.wrappers.RecordEpisodeStatistics(env)
     if len(env.observation_space.shape) > 1:
         env = Pictures(env)

@@ -280,8 +280,9 @@ class Run:
         self.writer.close()
         for envs in (self.tracked["envs"], self.eval_envs):
             envs.close()
-        mean, std = self.rows[-1]["eval_return_mean"], self.rows[-1]["eval_return_std"]
-        print(f"return {mean:.1f} +- {std:.1f}, step {progress[0]}, {self.wall_seconds():.0f} s")
+        last = self.rows[-1]  # of an earlier step if the run was stopped
+        values = f"{last['eval_return_mean']:.1f} +- {last['eval_return_std']:.1f}"
+        print(f"return {values}, step {last['global_step']}, {self.wall_seconds():.0f} s")
         program, folder = f"python {shlex.quote(sys.argv[0])}", shlex.quote(str(self.folder))
         if self.stopped_by is not None:
             device = "" if self.args.device == "cpu" else f" --device {self.args.device}"

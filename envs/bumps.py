@@ -147,7 +147,7 @@ class Bumps(gym.Env, EzPickle):
         bump1 = -0.4 + 0.16 * k + rng.uniform(-0.03, 0.03)
         bump2 = -0.4 + 0.16 * (k + 1) + rng.uniform(-0.03, 0.03)
         gripper = rng.uniform(-0.03, 0.03)
-        while min(abs(gripper - bump1), abs(gripper - bump2)) < CLEARANCE:  # once in 500 episodes
+        while min(abs(gripper - bump1), abs(gripper - bump2)) < CLEARANCE:  # once in 200 episodes
             gripper = rng.uniform(-0.03, 0.03)
         return bump1, bump2, gripper
 

@@ -7,8 +7,8 @@
     dmc-<domain>-<task>-img-v0                one picture, which shows no velocity
 
 `-concat<N>` stacks N observations, `-rgb` after `-img` keeps the colours, `-skip<K>` before `-v0`
-holds an action for K control steps. An episode is 1000 control steps. `IDS` has all tasks without
-these options.
+holds an action for K control steps. An episode is 1000 control steps, or the largest multiple of K
+below. `IDS` has all tasks without these options.
 """
 
 import difflib
@@ -75,14 +75,19 @@ def describe(env_id):
     kwargs |= {"rgb": bool(match["rgb"])} if pixels else {"observed": view}
     frames = f"{stack} frames of " if stack > 1 else ""
     seen, hidden, skill = _TEXTS["img" if pixels else view]
+    if view == "full" and (domain, match["task"]) == ("point_mass", "hard"):
+        hidden, skill = "what each action does, drawn for each episode", "find out and remember"
+    if stack > 1:
+        hidden, skill = "positions, in part" if view == "va" else "-", "none (stacked)"
+    same_skip = f"-skip{skip}" if match["skip"] else ""
     return {
         "entry_point": f"envs.dm_control:{'make_pixels' if pixels else 'make_state'}",
         "max_episode_steps": CONTROL_STEPS // skip,
         "kwargs": kwargs,
         "observed": f"{frames}{'colour ' if match['rgb'] else ''}{seen}",
-        "hidden": hidden if stack == 1 else "-",
-        "skill": skill if stack == 1 else "none (stacked)",
-        "oracle": f"dmc-{match['domain']}-{match['task']}-v0",
+        "hidden": hidden,
+        "skill": skill,
+        "oracle": f"dmc-{match['domain']}-{match['task']}{same_skip}-v0",
     }
 
 

@@ -108,6 +108,7 @@ ENVS |= {
     "pendulum-v-concat10-v0": EnvInfo(
         kwargs={"observed": "v", "stack": 10},
         observed="10 frames of angular velocity",
+        hidden="own actions",
         skill="none (stacked baseline)",
         **_PENDULUM,
     ),
@@ -176,6 +177,7 @@ ENVS |= {
     "cartpole-continuous-v-concat10-v0": EnvInfo(
         kwargs={"observed": "v", "stack": 10},
         observed="10 frames of the velocities",
+        hidden="x",
         skill="none (stacked baseline)",
         **_CARTPOLE,
     ),

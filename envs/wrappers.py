@@ -273,12 +273,25 @@ def say_once(text):
     print(text, file=sys.stderr)
 
 
+class RescaledAction(gym.wrappers.RescaleAction):
+    """Takes actions in [-1, 1] and gives the environment actions within its bounds."""
+
+    def __init__(self, env):
+        super().__init__(env, np.float32(-1), np.float32(1))
+
+    def action(self, action):
+        """(action_dim,) in [-1, 1] -> the same between the bounds; clipped, since it is rounded"""
+        space = self.env.action_space
+        return np.clip(super().action(action), space.low, space.high)
+
+
 class SeededEpisodes(gym.Wrapper):
     """Starts episode k with a seed made from (seed, k); stops at values that are not finite.
 
     An episode then depends on nothing but its number and its actions. So a checkpoint can hold an
     episode that is under way as (k, actions so far), and `load_state_dict` plays it again, exactly.
-    Observations become float32 (pictures stay uint8).
+    Observations become float32 (pictures stay uint8). Of `info` only what is read somewhere is
+    left, since environments side by side cannot join all that others may contain.
 
     seed: of the run, or (seed of the run, number of the environment).
     """
@@ -287,6 +300,7 @@ class SeededEpisodes(gym.Wrapper):
         super().__init__(env)
         self.seed = seed if isinstance(seed, tuple) else (seed, 0)
         self.episode = -1  # the one under way, -1 before the first reset
+        self.started = "before the first episode"
         self.actions, self.steps = bytearray(), 0  # of this episode, as float32
         self.checksum = 0  # of the last observation
         space = env.observation_space
@@ -296,12 +310,14 @@ class SeededEpisodes(gym.Wrapper):
 
     def reset(self, *, seed=None, options=None):
         """The next episode of the sequence, or one with exactly the `seed` given."""
+        self.started = f"episode with seed {seed}"
         if seed is None:
             self.episode += 1
             seed = make_seeds("training", *self.seed, self.episode)[0]
+            self.started = f"episode {self.episode}, with seed {seed}"
         self.actions, self.steps = bytearray(), 0
-        obs, info = self._guard(self.env.reset, seed=seed, options=options)
-        return self._checked(obs), info
+        obs, _ = self._guard(self.env.reset, seed=seed, options=options)
+        return self._checked(obs), {}
 
     def step(self, action):
         """One step; RunError names episode and step where something is wrong."""
@@ -314,6 +330,7 @@ class SeededEpisodes(gym.Wrapper):
         reward = self._guard(float, reward)
         if not np.isfinite(reward):
             raise RunError(f"{self._where()}: the reward is {reward}")
+        info = {name: info[name] for name in ("episode", "is_success") if name in info}
         return self._checked(obs), reward, bool(terminated), bool(truncated), info
 
     def render(self):
@@ -381,7 +398,7 @@ class SeededEpisodes(gym.Wrapper):
         return self.spec.id if self.spec else type(self.unwrapped).__name__
 
     def _where(self):
-        return f"{self._name()}, episode {self.episode}, step {self.steps}"
+        return f"{self._name()}, {self.started}, step {self.steps}"
 
 
 class Envs(gym.vector.SyncVectorEnv):

@@ -403,6 +403,28 @@ def test_other_ids_are_not_found(env_id):
     assert find(env_id) is None
 
 
+def test_what_a_task_hides_is_said():
+    def hidden(env_id):
+        return suite.describe(env_id)["hidden"]
+
+    assert hidden("dmc-walker-walk-v0") == hidden("dmc-walker-walk-p-concat5-v0") == "-"
+    assert hidden("dmc-walker-walk-va-concat10-v0") == "positions, in part"
+    assert hidden("dmc-point_mass-hard-v0").startswith("what each action does")
+    starts = [gym.make(f"dmc-point_mass-{kind}-v0") for kind in ("easy", "hard")]
+    for env, varies in zip(starts, (False, True), strict=True):
+        gains = []
+        for seed in (1, 2):
+            env.reset(seed=seed)
+            gains.append(env.unwrapped.physics.model.wrap_prm.copy())
+        assert (gains[0] != gains[1]).any() == varies
+
+
+def test_the_full_state_holds_actions_as_long():
+    for view in ("-p", "-va", ""):
+        found = suite.describe(f"dmc-walker-walk{view}-skip7-v0")
+        assert (found["oracle"], found["max_episode_steps"]) == ("dmc-walker-walk-skip7-v0", 142)
+
+
 def test_near_ids_are_offered():
     assert "dmc-cartpole-balance-v0" in suite.near("dmc-cartpol-balanc-v0")
     with pytest.raises(UserError, match="dmc-walker-walk-v0"):

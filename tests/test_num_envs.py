@@ -1,6 +1,7 @@
 """The loop of each script, with one environment and with several: what it stores, how often it
 learns, and where its memory is emptied."""
 
+import argparse
 import importlib
 
 import gymnasium as gym
@@ -10,6 +11,7 @@ import torch
 from script_runs import RECURRENT, SCRIPTS, tiny
 
 from common.envs import make_envs
+from common.errors import RunError
 
 FLAT = [name for name in SCRIPTS if name != "conv_sac"]
 num_envs = pytest.mark.parametrize("num_envs", [1, 3])
@@ -42,6 +44,40 @@ class Count(gym.Env):
 
 
 gym.register("Count-v0", Count, max_episode_steps=100)
+
+
+def test_actions_lie_within_the_bounds_and_info_may_be_anything():
+    rng = np.random.default_rng(0)
+    args = argparse.Namespace(env_id="toy_envs:ToyStrict-v0")
+    envs = make_envs(args, 3)
+    envs.reset()
+    for _ in range(200):
+        action = rng.choice([-1, 0.3, 1], size=(3, 2)).astype(np.float32)
+        *_, terminated, truncated, info = envs.step(action)
+        ended = terminated | truncated
+        assert {name.strip("_") for name in info} <= {"episode", "is_success"}
+        if ended.any():
+            assert (info["is_success"][ended] == terminated[ended]).all()
+            envs.reset(options={"reset_mask": ended})
+
+
+def test_an_error_names_the_start_of_the_episode():
+    args = argparse.Namespace(env_id="toy_envs:ToyNan-v0")  # at the 40th step
+    for seed, says in (
+        (None, r"episode 5, with seed \d+, step 5"),
+        (7, "episode with seed 7, step 5"),
+    ):
+        envs = make_envs(args, 1)
+        with pytest.raises(RunError, match=f"ToyNan-v0, {says}: the observation is not finite"):
+            play(envs, seed)
+
+
+def play(envs, seed):
+    """Episodes of 7 steps, all with this seed; the same action each time."""
+    while True:
+        envs.reset(seed=seed)
+        for _ in range(7):
+            envs.step(np.zeros((1, 2), np.float32))
 
 
 def train(script, folder, num_envs, monkeypatch, *options):

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,13 +99,16 @@ def test_a_shorter_run_is_named_and_left_out_unless_asked_for(tmp_path):
     assert "partial" not in call(tmp_path, "--partial", "--out", tmp_path / "a").stderr
 
 
-def test_a_run_that_was_cut_off_is_named(tmp_path, capsys):
+def test_a_run_that_was_cut_off_is_named_and_left_out(tmp_path):
     folder = tmp_path / "pendulum-p-v0__rsac__0"
     folder.mkdir()
     (folder / "progress.csv").write_text("global_step,wall_seconds,eval_return_mean\n200,1.0,-9\n")
     (folder / "args.json").write_text('{"total_steps": 300}')
-    assert len(plot.read_runs([tmp_path], print)) == 1
-    assert f"not finished: {folder / 'progress.csv'}, 200 of 300" in capsys.readouterr().err
+    (run,) = plot.read_runs([tmp_path], print)
+    shorter = replace(run, step=run.step - 100, total=100, seed="1")  # finished
+    skipped = []
+    assert plot.drop_partial([run, shorter], lambda *told: skipped.append(told)) == [shorter]
+    assert skipped == [(run.path, "partial, 200 of 300 steps; see --partial")]
 
 
 def test_a_repeated_run_counts_once(tmp_path):
@@ -161,7 +165,7 @@ def test_numbers_that_no_plot_can_show_are_no_bars(tmp_path):
 
 def write_settings(path, **settings):
     """The args.json beside a progress.csv."""
-    given = {"seed": 0, "lr": 0.001, "hidden_dims": [64, 64], "total_steps": 200} | settings
+    given = {"seed": 0, "lr": 0.001, "hidden_dims": [64, 64], "total_steps": 100} | settings
     path.with_name("args.json").write_text(json.dumps(given))
 
 
@@ -171,6 +175,17 @@ def settings_of_two(folder, first, second):
         write_settings(path, **settings)
     told = []
     return plot.split_settings(read(folder)[0], told.append), told
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("args.json", '{"total_steps": "1000"}'), ("args.json", "[1]"), ("run.json", "[1]")],
+)
+def test_a_run_with_damaged_arguments_or_origin_is_skipped(tmp_path, file, text):
+    write_run(tmp_path, "pendulum-p-v0__rsac__1", [1, 2]).with_name(file).write_text(text)
+    runs, ((_, why),) = read(tmp_path)
+    assert runs == []
+    assert f"{file} is damaged" in why
 
 
 @pytest.mark.parametrize(
@@ -207,6 +222,10 @@ def test_both_lines_are_in_the_table_and_the_argument_is_named(tmp_path):
     settings_of_two(tmp_path / "runs", {"lr": 0.001}, {"lr": 0.002, "seed": 1})
     result = call(tmp_path / "runs", "--out", tmp_path / "out")
     assert "runs differ in lr: drawn apart" in result.stderr
+    for name, rows in (("rsac-lr=0.001", 1), ("rsac", 2)):
+        result = call(tmp_path / "runs", "--algorithms", name, "--out", tmp_path / "one")
+        assert result.stdout.count("| rsac-lr=0.00") == rows
+        assert "no run of" not in result.stderr
     assert "| pendulum-p-v0 | rsac-lr=0.001 | 0.0 |" in result.stdout
     assert "| pendulum-p-v0 | rsac-lr=0.002 | 10.0 |" in result.stdout
     call(tmp_path / "runs", "--collect", tmp_path / "small")
@@ -659,7 +678,7 @@ def test_a_bar_far_from_the_curves_is_named_and_does_not_squeeze_them(tmp_path):
     assert low <= places["below: -43"] < places["near"] < places["above: 50"] <= high
 
 
-def test_baselines_of_one_environment_leave_the_others_in_the_table(tmp_path):
+def test_baselines_of_one_environment_leave_the_others_in_the_table(tmp_path, monkeypatch):
     path = tmp_path / "baselines.csv"
     before = "env_id,controller,mean,std,success_rate,episodes\ne-v0,zero,1,0,,100\n"
     path.write_text(before + "pendulum-v0,zero,5,0,,100\n\n")
@@ -670,6 +689,16 @@ def test_baselines_of_one_environment_leave_the_others_in_the_table(tmp_path):
     assert bars["e-v0"] == [("zero", 1.0)]
     assert [name for name, _ in bars["pendulum-v0"]] == ["zero", "random"]
     assert dict(bars["pendulum-v0"])["zero"] < -500
+    measure = baselines.measure
+
+    def meanwhile(*args):  # another process adds its rows
+        path.write_text(before)
+        return measure(*args)
+
+    monkeypatch.setattr(baselines, "measure", meanwhile)
+    baselines.main(baselines.parse_args(argv))
+    assert path.read_text().startswith(before)
+    assert len(plot.read_baselines(path)["pendulum-v0"]) == 2
     path.write_bytes(b"\xff\xfe,\n1")
     with pytest.raises(UserError, match="not a table"):
         baselines.main(baselines.parse_args(argv))

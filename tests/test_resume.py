@@ -130,6 +130,7 @@ def test_a_signal_saves_and_ends_the_run(script, number, code, tmp_path):
     assert ended.code == code, ended.err
     assert load_checkpoint(folder, script)["progress"][0] < 10**6
     assert f"python {script}.py --resume {folder}" in ended.out
+    assert ", step 0, " in ended.out, "the step of the only evaluation"
     assert "Traceback" not in ended.err
 
 

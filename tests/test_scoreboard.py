@@ -86,6 +86,17 @@ def test_the_other_scripts_have_a_table_of_their_own():
     assert len(text) == 3
 
 
+def test_a_shorter_run_is_no_result_and_a_bound_below_the_floor_says_nothing():
+    rows = [row(OTHER, "sac", 0, -10), row(OTHER_FULL, "sac", 0, -5), row(OTHER, "rsac", 0, -5)]
+    trial = row(OTHER, "rsac", 1, -12) | {"steps": "300"}
+    (line,) = scoreboard.summary([*rows, trial], {})
+    assert (line["finals"], line["solved"], line["steps"]) == ([-5], 1, 1000)
+    for full in (-10, -11):
+        (line,) = scoreboard.summary([*rows, trial, row(OTHER_FULL, "sac", 1, 2 * full + 5)], {})
+        assert (line["solved"], line["share"]) == (None, None)
+        assert "| - |" in scoreboard.table([line])
+
+
 def test_stacked_frames_count_as_a_result_of_their_task():
     rows = [row(TASK, "sac", 0, -1000), row(FULL, "sac", 0, -150), row(TASK, "rsac", 0, -150)]
     rows += [row("pendulum-p-concat5-v0", "sac", 0, -180), row(TASK, "recurrent_ppo", 0, -600)]
@@ -122,6 +133,21 @@ def test_two_folders_of_one_seed_are_one_row(tmp_path):
     out = tmp_path / "out"
     scoreboard.main(scoreboard.parse_args([str(tmp_path / "runs"), "--out", str(out)]))
     assert [row["seed"] for row in scoreboard.read_rows(out / "scoreboard.csv")] == ["3"]
+
+
+def test_another_run_of_a_seed_is_not_taken_in_and_is_named(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "out")]
+    for folder, final in (("runs", -150), ("again", -150), ("mine", -180)):
+        write_run(tmp_path / folder / f"{TASK}__rsac__3", final)
+    curve = tmp_path / "mine" / f"{TASK}__rsac__3" / "progress.csv"
+    curve.write_text(curve.read_text().replace("-200", "-250"))
+    for folder in ("runs", "again"):  # the same results
+        scoreboard.main(scoreboard.parse_args([str(tmp_path / folder), *out]))
+    assert "kept another run" not in capsys.readouterr().err
+    scoreboard.main(scoreboard.parse_args([str(tmp_path / "mine"), *out]))
+    assert f"kept another run, not {curve.parent}" in capsys.readouterr().err
+    (kept,) = scoreboard.read_rows(tmp_path / "out" / "scoreboard.csv")
+    assert kept["final"] == "-150"
 
 
 def test_a_run_that_became_longer_replaces_its_row(tmp_path):

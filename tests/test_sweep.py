@@ -349,6 +349,11 @@ BAD = {
         "nothing for pendulun-va-v0",
     ),
     "a log folder that is a file": ([*ONE, "--log-dir", "README.md"], "README.md"),
+    "an environment that splits a name": (
+        ["--scripts", FAKE, "--env-ids", "tests.toy_envs:a__b-v0"],
+        "a__b-v0",
+    ),
+    "cores for Ray without Ray": ([*ONE, "--cpus-per-run", "2"], "need --ray"),
     "a config that is a folder": (["--config", "benchmark"], "benchmark: Is a directory"),
     "a Ray address without a host": ([*ONE, "--ray", "nonsense:x"], "nonsense:x"),
     "a Ray address where nobody is": ([*ONE, "--ray", "127.0.0.1:1"], "127.0.0.1:1"),
@@ -411,6 +416,45 @@ def test_a_folder_that_is_in_use_does_not_stop_the_other_runs(tmp_path):
     assert code == 1
     assert f"another process is writing to {folder}" in err
     assert set(steps(tmp_path)) == {f"pendulum-p-v0__fake_script__{seed}" for seed in (0, 2)}
+
+
+def test_a_run_that_cannot_be_started_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    words = [*ONE, "--seeds", "0", "1", "--log-dir", str(tmp_path), "--", "--total-steps", "300"]
+    pool, start_run = sweep.LocalPool(sweep.make_runs(parse_args(words)), 2), sweep.announce
+
+    def fill_the_disk(log, command):
+        if command[command.index("--seed") + 1] == "0":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        start_run(log, command)
+
+    monkeypatch.setattr(sweep, "announce", fill_the_disk)
+    ended = []
+    wait_for(lambda: ended.extend(pool.poll()) or len(ended) == 2)
+    assert [(it.name[-1], code) for it, code in ended] == [("0", 2), ("1", 0)]
+    assert "fake_script__0: [Errno 28] No space left" in capsys.readouterr().err
+
+
+def test_a_run_made_with_other_arguments_does_not_block_another_number(tmp_path):
+    words = [*ONE, "--seeds", 0, 1, "--log-dir", tmp_path]
+    assert run(*words, "--index", 0, "--", "--gain", 2, "--total-steps", 300)[0] == 0
+    assert run(*words, "--index", 1, "--", "--total-steps", 300)[0] == 0
+    for more in ((), ("--index", 0)):
+        code, _, err = run(*words, *more, "--", "--total-steps", 300)
+        assert (code, "was made with --gain 2" in err) == (2, True)
+
+
+def test_a_run_that_is_locked_is_looked_at_once_a_second(tmp_path, monkeypatch):
+    words = [*ONE, "--log-dir", str(tmp_path), "--", "--total-steps", "300"]
+    (it,) = runs = sweep.make_runs(parse_args(words))
+    pool, tries, take = sweep.LocalPool(runs, 1), [], sweep.take
+    monkeypatch.setattr(sweep, "take", lambda run: tries.append(1) or take(run))
+    with take(it):
+        for _ in range(5):
+            assert pool.poll() == []
+    assert len(tries) == 1
+    ended = []
+    wait_for(lambda: ended.extend(pool.poll()) or ended)
+    assert ended == [(it, 0)]
 
 
 def test_a_folder_that_a_process_writes_to_is_not_moved_aside(tmp_path):
@@ -491,9 +535,10 @@ def test_without_its_log_a_run_is_known_by_its_run_json(tmp_path):
     it.folder.mkdir()
     (it.folder / "checkpoint.pt").touch()
     (it.folder / "run.json").write_text(json.dumps([{"command": shlex.join(it.fresh_command())}]))
-    sweep.make_runs(parse_args(words))
+    sweep.check_same(it)
+    (other,) = sweep.make_runs(parse_args([*words, "--gain", "2"]))
     with pytest.raises(UserError, match="was made with no --gain, not --gain 2"):
-        sweep.make_runs(parse_args([*words, "--gain", "2"]))
+        sweep.check_same(other)
 
 
 def test_a_run_without_a_checkpoint_starts_anew_with_other_arguments(tmp_path):
@@ -659,6 +704,14 @@ def test_time_to_solve_keeps_the_seeds_before_a_failure(tmp_path):
     assert code == 1
     assert out.count("\n") == 2, "a path that cannot be written shows before the first run"
     assert f"cannot write {tmp_path}" in err
+
+
+def test_time_to_solve_keeps_an_old_table_until_there_is_something_new(tmp_path):
+    (tmp_path / "times.csv").write_text("hours of work\n")
+    words = ["--script", FAKE, "--env-id", "pendulum-p-v0", "--threshold", 0]
+    words += ["--read", tmp_path / "nowhere", "--out", tmp_path / "times.csv"]
+    assert run(*words, module="time_to_solve")[0] == 2
+    assert (tmp_path / "times.csv").read_text() == "hours of work\n"
 
 
 def test_time_to_solve_never_takes_an_old_run_for_a_new_one(tmp_path):

@@ -128,6 +128,30 @@ def test_a_setting_with_which_a_run_fails_is_passed_over(tmp_path):
     assert "no trial finished" in err.splitlines()[-1]
 
 
+def test_a_setting_that_the_script_refuses_later_is_passed_over(tmp_path):
+    (tmp_path / "picky.py").write_text(PICKY)
+    words = ["--script", tmp_path / "picky.py", "--trials", 3, "--seeds", 0]
+    words += ["--", "--total-steps", 100]
+    code, out, err = end(start(tmp_path, *words))
+    assert code == 0, err
+    assert [value for _, value, _ in TRIAL.findall(out)] == ["1.0", "cut short", "cut short"]
+    assert err.count("this gain is refused") == 2
+
+
+PICKY = """
+import sys
+from pathlib import Path
+
+given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+folder = Path(given["--run-dir"])
+if (folder.parent / "begun").exists():
+    sys.exit(print("this gain is refused") or 2)
+(folder.parent / "begun").touch()
+folder.mkdir()
+rows = "global_step,wall_seconds,eval_return_mean\\n0,0,1\\n100,1,1\\n"
+(folder / "progress.csv").write_text(rows)
+"""
+
 BAD = {
     "no script": (["--script", "rsax"], "", "unknown script 'rsax'; did you mean"),
     "no environment": (["--env-id", "pendulm-p-v0"], "", "unknown environment 'pendulm-p-v0'"),
@@ -152,7 +176,8 @@ def test_bad_input_gives_one_line_and_exit_code_2(case, tmp_path):
 def test_a_mistake_can_be_corrected_in_the_same_folder_and_another_search_is_refused(tmp_path):
     words = ["--trials", 1, "--seeds", 0, "--", "--total-steps", 200]
     assert end(start(tmp_path, *words, "--gian", 1))[0] == 2
-    assert end(start(tmp_path, *words, space="--seconds-per-row choice x y"))[0] == 2
+    for choices in ("x y", "x y z"):
+        assert end(start(tmp_path, *words, space=f"--seconds-per-row choice {choices}"))[0] == 2
     assert end(start(tmp_path, *words))[0] == 0
     for other, space in ((["--fail-at-seed", 3], "--gain log 0.1 10"), ([], "--gain log 0.1 9")):
         code, _, err = end(start(tmp_path, *words, *other, space=space))

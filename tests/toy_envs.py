@@ -56,6 +56,21 @@ class Toy(gym.Env):
         return picture
 
 
+class Strict(Toy):
+    """Refuses actions outside of its bounds, and tells things of another size at each step."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.action_space = Box(np.float32([0.3, 0.2]), np.float32([3.1, 0.8]))
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        *results, info = super().step(action)
+        told = {"hits": np.arange(self.np_random.integers(9)), "hit": None}
+        told["hit"] = {"force": 1.0} if self.np_random.random() < 0.5 else None
+        return *results, info | told
+
+
 class Pictures(Toy):
     """The same point, seen as a picture."""
 
@@ -160,6 +175,7 @@ def register(env_id, entry_point=Toy, limit=LIMIT, **kwargs):
 
 register("Toy-v0")
 register("ToyNoise-v0", Noise)
+register("ToyStrict-v0", Strict)
 register("ToyBytes-v0", Bytes)
 register("ToyEndless-v0", limit=None, wrong="endless")
 register("ToyPictures-v0", Pictures)
