@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import UserError
+from common.errors import RunError, UserError
 from common.files import write_file
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,6 +93,13 @@ def move_aside(folder):
         aside = folder.with_name(f"{name}_{k}")
         if not aside.exists():
             return folder.rename(aside)
+
+
+def child_error(what, code, text):
+    """The error to raise where a script has failed: its exit code says which, its text why."""
+    lines = text.strip().splitlines() or ["no output"]
+    error = UserError if code == 2 else RunError  # as the script told
+    return error(f"{what} failed with exit code {code}: {lines[-1]}")
 
 
 def check_package(name, file="requirements-dev.txt"):

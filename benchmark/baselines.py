@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.cli import Parser, integer, run_cli
+from common.cli import SEED, Parser, integer, run_cli
 from common.envs import make_env
 from common.errors import UserError
 from common.files import write_csv
@@ -58,11 +58,10 @@ NAMES = ["env_id", "controller", "mean", "std", "success_rate", "episodes"]
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.baselines"
     add = parser.add_argument
     add("--env-ids", nargs="+", default=list(ENV_IDS), metavar="ID", help="environments")
     add("--episodes", type=integer(2), default=100, help="episodes for each mean")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="random seed")
+    add("--seed", type=SEED, default=0, help="random seed")
     out = "benchmark/results/baselines.csv"
     add("--out", default=out, metavar="FILE", help="table to write; its other rows stay")
     return parser.parse_args(argv)

@@ -23,14 +23,15 @@ import numpy as np
 from benchmark import (
     check_env_id,
     check_package,
+    child_error,
     final_return,
     find_script,
     machine,
     move_aside,
     read_curve,
 )
-from common.cli import Parser, integer, run_cli
-from common.errors import RunError, UserError
+from common.cli import SEED, Parser, integer, run_cli
+from common.errors import UserError
 from common.files import file_name
 
 SCRIPTS = ("ddpg", "td3", "sac")
@@ -38,13 +39,11 @@ SCRIPTS = ("ddpg", "td3", "sac")
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.compare_sb3"
     add = parser.add_argument
     add("--scripts", nargs="+", choices=SCRIPTS, default=list(SCRIPTS), help="ours")
     add("--env-id", default="Pendulum-v1", metavar="ID", help="environment")
     add("--total-steps", type=integer(1), default=10_000, help="length of each run [env steps]")
-    seed = integer(0, 2**31 - 1)
-    add("--seeds", nargs="+", type=seed, default=[0, 1, 2], metavar="N", help="one run each")
+    add("--seeds", nargs="+", type=SEED, default=[0, 1, 2], metavar="N", help="one run each")
     add("--num-threads", type=integer(1), default=2, help="threads of PyTorch on the CPU")
     add("--log-dir", default="runs/compare_sb3", help="where the run folders go")
     return parser.parse_args(argv)
@@ -115,9 +114,7 @@ def train_ours(script, seed, folder, args):
         command += [f"--{name}", str(value)]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
-        lines = result.stderr.strip().splitlines() or ["no output"]
-        error = UserError if result.returncode == 2 else RunError  # as the script told
-        raise error(f"{script}, seed {seed}, failed: {lines[-1]}")
+        raise child_error(f"{script}, seed {seed},", result.returncode, result.stderr)
 
 
 def make_sb3(script, env, args):

@@ -34,7 +34,6 @@ def picture(env_ids, steps=8, height=240, seed=0):
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.env_pictures"
     parser.add_argument("ids", nargs="+", metavar="ID", help="environments, from left to right")
     parser.add_argument("--out", required=True, metavar="PATH", help="picture to write, .png")
     args = parser.parse_args(argv)

@@ -46,7 +46,6 @@ CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.env_speed"
     parser.add_argument("--seconds", type=number(0.01), default=2.0, help="time for each [s]")
     parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="CPU time or wall time")
     parser.add_argument("--ids", nargs="+", default=list(EXPECTED), metavar="ID", help="env ids")

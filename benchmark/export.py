@@ -30,7 +30,6 @@ one in a program: [docs/policies.md](../docs/policies.md).
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.export"
     add = parser.add_argument
     add("run", help="run folder or checkpoint")
     add("folder", nargs="?", default="policies", help="where the file and README.md go")
@@ -62,7 +61,7 @@ def table_row(name, state):
     commit += " with changes" if origin.get("clean") is False else ""
     command += ", resumed" if len(state.get("origins", [])) > 1 else ""
     returns = state["returns"]
-    score = f"{statistics.fmean(returns):.1f} +- {statistics.pstdev(returns):.1f}"
+    score = f"{statistics.fmean(returns):.4g} +- {statistics.pstdev(returns):.3g}"
     score += f" ({len(returns)} episodes)"
     cells = [f"[{name}]({name})", score, state["step"], state["args"]["seed"], commit, command]
     return f"| {' | '.join(map(str, cells))} |"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmark import open_run
-from common.cli import Parser, integer, run_cli
+from common.cli import SEED, Parser, integer, run_cli
 from common.errors import UserError
 
 SHOWN, STEP = 200, 2  # steps of the past in a panel, and the pixels of one
@@ -23,12 +23,11 @@ COLOURS = [(31, 119, 180), (214, 96, 20), (44, 140, 60), (170, 60, 60), (130, 90
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.film"
     add = parser.add_argument
     add("run", help="run folder or checkpoint")
     add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
     add("out", type=Path, help="film to write, .gif or .mp4")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of the start state")
+    add("--seed", type=SEED, default=0, help="seed of the start state")
     add("--every", type=integer(1), default=1, help="keep every k-th picture")
     args = parser.parse_args(argv)
     if args.out.suffix not in (".gif", ".mp4"):

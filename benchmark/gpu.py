@@ -30,7 +30,6 @@ BLOCKS = 5
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.gpu"
     add = parser.add_argument
     add("--scripts", nargs="+", choices=SCRIPTS, default=["rsac"], help="ours to time")
     sizes, lengths = [8, 32, 128, 256], [200]

@@ -134,4 +134,4 @@ def main(args):
 
 
 if __name__ == "__main__":
-    run_cli(main, parse_args(None, __doc__, "locomotion", OUT))
+    run_cli(main, parse_args(None, __doc__, OUT))

@@ -44,7 +44,6 @@ FREE |= {"total_steps"}
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.plot"
     add = parser.add_argument
     add("paths", nargs="+", metavar="PATH", help="run folders, folders of them, or CSV files")
     add("--out", default="curves", help="path and start of the names of the files to write")

@@ -28,7 +28,6 @@ LARGEST = 300_000  # bytes of the file
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.poke"
     add = parser.add_argument
     add("run", help="run folder or checkpoint")
     add("--out", type=Path, required=True, help="file to write, .json")

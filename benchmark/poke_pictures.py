@@ -20,7 +20,6 @@ TICKS = "([shown, n]) => shown.forEach((play) => { for (let k = 0; k < n; k++) p
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.poke_pictures"
     add = parser.add_argument
     add("page", type=Path, help="poke.html of the built site")
     add("--out", type=Path, default=Path("."), help="folder for the pictures")

@@ -13,7 +13,7 @@ what it finds need not be used.
 import numpy as np
 
 from benchmark import open_run
-from common.cli import Parser, integer, run_cli
+from common.cli import SEED, Parser, integer, run_cli
 from common.errors import UserError
 
 RIDGE = 1e-3  # of the fit, per episode: entries of a hidden state can be nearly equal
@@ -21,14 +21,13 @@ RIDGE = 1e-3  # of the fit, per episode: entries of a hidden state can be nearly
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.readout"
     add = parser.add_argument
     add("run", help="run folder or checkpoint")
     add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
     add("--episodes", type=integer(20), default=400, help="half of them to fit, half to test")
     add("--of", type=integer(0), default=0, help="step whose observation is predicted")
     add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps to look at")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of the start states")
+    add("--seed", type=SEED, default=0, help="seed of the start states")
     return parser.parse_args(argv)
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # started as a 
 from benchmark import check_package
 from benchmark.compare_sb3 import Peer, learn
 from benchmark.scoreboard import TEST_EPISODES, TEST_SEED, TESTED
-from common.cli import Parser, integer, run_cli
+from common.cli import SEED, Parser, integer, run_cli
 from common.errors import UserError
 from common.files import file_name
 
@@ -27,7 +27,7 @@ def parse_args(argv=None):
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--env-id", default="pendulum-p-v0", help="environment")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="random seed")
+    add("--seed", type=SEED, default=0, help="random seed")
     add("--total-steps", type=integer(1), default=50_000, help="length of the run [env steps]")
     add("--num-threads", type=integer(1), default=1, help="threads of PyTorch on the CPU")
     add("--eval-every", type=integer(1), default=500, help="evaluate this often [env steps]")

@@ -24,7 +24,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmark import ROOT, find_script, read_curve, save_figure
+from benchmark import ROOT, child_error, find_script, read_curve, save_figure
 from benchmark.plot import collect, markdown, read_baselines, read_runs, skip
 from common.cli import Parser, integer, run_cli
 from common.errors import UserError
@@ -64,9 +64,8 @@ TESTED = "test.txt"  # in the folder of a script that saves no checkpoint
 SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
 
 
-def parse_args(argv=None, text=__doc__, program="scoreboard", out=RESULTS):
+def parse_args(argv=None, text=__doc__, out=RESULTS):
     parser = Parser(text)
-    parser.prog = f"python -m benchmark.{program}"
     parser.add_argument("folders", nargs="*", help="folders with runs <env>__<script>__<seed>")
     parser.add_argument("--out", type=Path, default=out, help="folder of the results")
     parser.add_argument(
@@ -109,8 +108,7 @@ def fresh_episodes(folder, episodes):
     command += ["--eval-episodes", episodes]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"{script} ended with {done.returncode}"]
-        raise UserError(lines[-1])
+        raise child_error(f"{script} --evaluate {folder}", done.returncode, done.stderr)
     return done.stdout
 
 

@@ -44,7 +44,6 @@ PERIOD = 12  # updates whose mean is the time of one: an actor may learn in ever
 def parse_args(argv=None):
     own, options = split_argv(argv)
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.speed"
     parser.usage = "%(prog)s [options] [-- arguments of the scripts]"
     add, known = parser.add_argument, [*SCRIPTS, "conv_sac", *RECURRENT]
     add("--scripts", nargs="+", choices=known, default=list(SCRIPTS), help="our scripts to time")

@@ -40,7 +40,7 @@ from benchmark import (
     split_argv,
     usable_cores,
 )
-from common.cli import Parser, integer, number, run_cli
+from common.cli import SEED, Parser, integer, number, run_cli
 from common.errors import UserError
 from common.files import file_name
 
@@ -56,13 +56,11 @@ OWN = {
 # What may differ between two commands of one run: where, how long, and on what.
 FREE = ("--run-dir", "--num-threads", "--device", "--total-steps")
 DRAW_EVERY = 1.0  # [s], the table
-SEED = integer(0, 2**31 - 1)
 
 
 def parse_args(argv=None):
     own, options = split_argv(argv)
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.sweep"
     parser.usage = "%(prog)s [options] [-- arguments of every run]"
     add = parser.add_argument_group("what to run").add_argument
     add("--scripts", nargs="+", metavar="NAME", help="such as rsac, or the path of a file")

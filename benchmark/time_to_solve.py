@@ -20,23 +20,29 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmark import check_env_id, find_script, machine, read_curve, split_argv, sweep
-from common.cli import Parser, integer, number, run_cli
-from common.errors import RunError, UserError
+from benchmark import (
+    check_env_id,
+    child_error,
+    find_script,
+    machine,
+    read_curve,
+    split_argv,
+    sweep,
+)
+from common.cli import SEED, Parser, number, run_cli
+from common.errors import UserError
 from common.files import file_name, write_csv
 
 
 def parse_args(argv=None):
     own, options = split_argv(argv)
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.time_to_solve"
     parser.usage = "%(prog)s [options] [-- arguments of the script]"
     add = parser.add_argument
     add("--script", required=True, metavar="NAME", help="such as rsac")
     add("--env-id", required=True, metavar="ID", help="environment")
     add("--threshold", type=number(), required=True, help="mean evaluation return that counts")
-    seed = integer(0, 2**31 - 1)
-    add("--seeds", nargs="+", type=seed, default=[0, 1, 2, 3, 4], metavar="N", help="one run each")
+    add("--seeds", nargs="+", type=SEED, default=[0, 1, 2, 3, 4], metavar="N", help="one run each")
     add("--whole", action="store_true", help="finish each run, also after it has solved the task")
     add("--read", metavar="DIR", help="do not train; read the runs in this folder")
     add("--tag", help="with --read: TAG of the runs in the config")
@@ -139,9 +145,8 @@ def race(args, seed, name, log_dir):
             process.terminate()  # does nothing to one that has ended
             process.wait()
     if curve is None or (process.returncode != 0 and not solved):
-        lines = log_path.read_text(errors="replace").strip().splitlines() or ["no output"]
-        error = UserError if process.returncode == 2 else RunError  # as the script told
-        raise error(f"seed {seed} failed with exit code {process.returncode}: {lines[-1]}")
+        text = log_path.read_text(errors="replace")
+        raise child_error(f"seed {seed}", process.returncode, text)
     return solution(curve, args.threshold)
 
 

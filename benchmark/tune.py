@@ -15,7 +15,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from benchmark import check_package, final_return, find_script, save_figure, split_argv, sweep
-from common.cli import Parser, integer, run_cli
+from common.cli import SEED, Parser, integer, run_cli
 from common.errors import UserError
 from common.files import file_name
 
@@ -23,14 +23,13 @@ from common.files import file_name
 def parse_args(argv=None):
     own, options = split_argv(argv)
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.tune"
     parser.usage = "%(prog)s [options] [-- arguments of every run]"
-    add, seed = parser.add_argument, integer(0, 2**31 - 1)
+    add = parser.add_argument
     add("--script", required=True, metavar="NAME", help="such as rsac, or the path of a file")
     add("--env-id", required=True, metavar="ID", help="environment")
     add("--space", required=True, metavar="FILE", help="what to search, see benchmark/spaces/")
     add("--trials", type=integer(1), default=30, help="settings to try in all")
-    add("--seeds", nargs="+", type=seed, default=[0, 1], metavar="N", help="runs of each setting")
+    add("--seeds", nargs="+", type=SEED, default=[0, 1], metavar="N", help="runs of each setting")
     add("--prune-after", type=integer(0), default=5000, help="no trial is stopped before this step")
     add("--log-dir", help="where everything goes; tune/<env>__<script> if not set")
     return parser.parse_args(own, Namespace(options=options))

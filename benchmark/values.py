@@ -21,20 +21,19 @@ negative entropy makes them lower.
 import numpy as np
 
 from benchmark import open_run
-from common.cli import Parser, integer, number, run_cli
+from common.cli import SEED, Parser, integer, number, run_cli
 from common.errors import UserError
 
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m benchmark.values"
     add = parser.add_argument
     add("run", help="run folder or checkpoint")
     add("--env-id", metavar="ID", help="of the run; needed if the environment is your own")
     add("--episodes", type=integer(2), default=100, help="episodes to play")
     add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps to look at")
     add("--gamma", type=number(0, 1), help="discount of the returns; that of the run if not set")
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="seed of the start states")
+    add("--seed", type=SEED, default=0, help="seed of the start states")
     return parser.parse_args(argv)
 
 

@@ -7,11 +7,20 @@ import re
 import signal
 import sys
 import time
+from pathlib import Path
 
 from common.errors import RunError, UserError
 
 STARTED = time.perf_counter()  # before the imports that take seconds
 LARGEST = 10**15  # whole number in an argument
+
+
+def program():
+    """How this process was called, such as `rsac.py` or `python -m benchmark.plot`."""
+    main = sys.modules["__main__"]
+    if main.__spec__ and sys.argv[0] == main.__file__:  # with -m
+        return f"python -m {main.__spec__.name.removesuffix('.__main__')}"
+    return Path(sys.argv[0]).name
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -28,7 +37,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, description):
         text = description.split("\n\n")[0]
-        super().__init__(description=text, formatter_class=Help, allow_abbrev=False)
+        super().__init__(program(), description=text, formatter_class=Help, allow_abbrev=False)
 
     def error(self, message):
         """Ends the process with one line on stderr and exit code 2."""
@@ -70,6 +79,9 @@ def number(low=-math.inf, high=math.inf, whole=False):
     return parse
 
 
+SEED = integer(0, 2**31 - 1)
+
+
 def path(text):
     """An argparse type: a path, not the empty word of a shell variable that is not set."""
     if not text:
@@ -80,7 +92,7 @@ def path(text):
 def add_run_arguments(parser):
     """Adds the arguments of every script that do not change the algorithm."""
     add = parser.add_argument_group("run").add_argument
-    add("--seed", type=integer(0, 2**31 - 1), default=0, help="random seed")
+    add("--seed", type=SEED, default=0, help="random seed")
     add("--device", default="cpu", help="device of the networks: cpu, cuda or cuda:N")
     add(
         "--run-dir",
@@ -131,7 +143,5 @@ def run_cli(main, *args):
     if "tqdm" in sys.modules:  # the error gets a line of its own, below an open progress bar
         for bar in list(sys.modules["tqdm"].tqdm._instances):
             bar.close()
-    *_, package, program = ["", *sys.argv[0].split("/")]
-    program = f"python -m {package}" if program == "__main__.py" else program
-    print(f"{program}: error: {' '.join(words.split())}", file=sys.stderr)
+    print(f"{program()}: error: {' '.join(words.split())}", file=sys.stderr)
     sys.exit(code)

@@ -20,7 +20,6 @@ HEADER = ("id", "obs", "act", "steps", "observed", "hidden", "memory skill")
 
 def parse_args(argv=None):
     parser = Parser(__doc__)
-    parser.prog = "python -m envs"
     parser.add_argument("id", nargs="?", help="environment; all are listed if not given")
     parser.add_argument("--video", metavar="PATH", help="film to write, .mp4 or .gif")
     parser.add_argument("--picture", metavar="PATH", help="picture to write, .png")

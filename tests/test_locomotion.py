@@ -56,7 +56,7 @@ def test_the_published_table_has_every_task_once():
 @pytest.mark.parametrize("known", [[], [row("ant-p-v0", "rsac", 70, 500)]])
 def test_the_files_are_made_from_the_rows_that_are_there(known, tmp_path, capsys):
     words = ["--out", str(tmp_path)]
-    args = scoreboard.parse_args(words, "Text.", "locomotion", locomotion.OUT)
+    args = scoreboard.parse_args(words, "Text.", locomotion.OUT)
     if not known:
         with pytest.raises(scoreboard.UserError, match="no runs yet"):
             locomotion.main(args)
