@@ -150,7 +150,7 @@ def test_the_table_says_how_each_file_was_made(tmp_path):
         told = evaluated("sac", folder, tmp_path, "--env-id", env_id("sac"), "--eval-episodes", 3)
         ((link, score, steps, of_seed, commit, command),) = rows_of(tmp_path / "out")
         assert link == "[toy_envs_Toy-v0__sac.pt](toy_envs_Toy-v0__sac.pt)"
-        assert score == f"{told['return_mean']:.1f} +- {told['return_std']:.1f} (3 episodes)"
+        assert score == f"{told['return_mean']:.4g} +- {told['return_std']:.3g} (3 episodes)"
         assert (steps, of_seed) == ("60", str(seed))
         assert commit == ("000000000000" if seed == 0 else "111111111111 with changes")
         assert command == f"`python sac.py --seed {seed} --lr 1`"
