@@ -12,7 +12,6 @@ from script_runs import SCRIPTS, tiny
 
 import sac
 from common.errors import UserError
-from common.replay_files import ReplayFiles
 
 
 def add_steps(buffer, num_steps, num_envs=1):
@@ -51,20 +50,6 @@ def test_batches_have_the_shapes_that_the_losses_expect():
     buffer.add(np.zeros((4, 3)), np.zeros((4, 2)), np.ones(4), np.ones((4, 3)), np.zeros(4, bool))
     shapes = [tuple(x.shape) for x in buffer.sample(5, np.random.default_rng(0))]
     assert shapes == [(5, 3), (5, 2), (5, 1), (5, 3), (5, 1)]
-
-
-@pytest.mark.parametrize("more", [0, 5, 100])  # nothing new, some rows, all rows anew
-def test_a_buffer_restored_from_its_files_gives_the_same_batches(more, tmp_path):
-    buffer, other = sac.ReplayBuffer(20, 1, 1), sac.ReplayBuffer(20, 1, 1)
-    files = ReplayFiles(tmp_path)
-    add_steps(buffer, 33)
-    files.save(buffer)
-    add_steps(buffer, more)
-    ReplayFiles(tmp_path).load(other, files.save(buffer))
-    assert other.num_added == buffer.num_added
-    ours, theirs = (b.sample(500, np.random.default_rng(1)) for b in (buffer, other))
-    for a, b in zip(ours, theirs, strict=True):
-        assert (a == b).all()
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

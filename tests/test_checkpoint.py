@@ -309,3 +309,16 @@ def test_damage_gives_the_exact_state_or_a_clear_refusal(data, tmp_path):
     except (UserError, FileNotFoundError):
         return
     np.testing.assert_equal(loaded.content(), replay.content())
+
+
+@scripts
+def test_a_resumed_run_keeps_the_files_of_its_checkpoint_until_the_next(script, tmp_path):
+    replay = Replay(script)
+    for _ in range(3):
+        replay.add(2)
+        replay.save(tmp_path)
+    before, loaded = replay.content(), Replay.load(tmp_path, script)
+    loaded.clock = replay.clock
+    loaded.add(1)
+    loaded.save(tmp_path, whole=False)  # killed before the checkpoint was written
+    np.testing.assert_equal(Replay.load(tmp_path, script).content(), before)

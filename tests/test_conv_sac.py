@@ -259,19 +259,6 @@ def test_the_critics_loss_trains_every_layer_of_the_encoder():
         assert not torch.equal(weight, before[name]), name
 
 
-def test_targets_come_from_the_target_encoder():
-    args = make_args("--shift-pad", "0", "--tau", "0")
-    obs, action, reward, next_obs, terminated, discount = make_batch()
-    losses = []
-    for broken in (False, True):
-        agent = make_agent(args)
-        if broken:
-            nn.init.zeros_(agent.critics_target.encoder[1].weight)
-        batch = obs, action, reward, next_obs, 0 * terminated, discount
-        losses.append(update(agent, with_sgd(agent), batch, args)["qf_loss"].item())
-    assert losses[0] != losses[1]
-
-
 # ---- Replay of frames ----
 
 
@@ -468,11 +455,6 @@ def test_shifts_are_uniform_and_alike_for_all_frames_of_a_stack(pad):
     assert np.abs(np.array(list(counts.values())) - 100).max() < 45  # 4.5 standard deviations
 
 
-def test_no_shift_with_a_pad_of_zero():
-    obs = make_batch()[0]
-    assert torch.equal(random_shift(obs, 0), obs.flatten(1, 2).float())
-
-
 def shifts_seen(args, obs):
     """The shifts with which the encoder sees the current and the next pictures of an update."""
     _, action, reward, _, terminated, discount = make_batch(len(obs))
@@ -591,9 +573,3 @@ def test_the_smallest_memory_that_is_not_refused_is_large_enough(tmp_path):
     argv = ["--buffer-size", 8, "--num-envs", 2, "--learning-starts", 1]
     folder = train("conv_sac", tiny("conv_sac", *argv, env=HERE + "ZeroPadded-v0"), tmp_path)
     assert int(progress(folder)[-1]["num_updates"]) > 0
-
-
-def test_sac_points_from_pictures_to_conv_sac(tmp_path):
-    ended = run("sac", tiny("sac", env=HERE + "NoiseFirst-v0"), tmp_path)
-    assert ended.code == 2
-    assert "pictures are for conv_sac.py" in ended.err

@@ -1,6 +1,7 @@
 """Evaluation: each episode is as if it were played alone, from its own seed, and reported as is."""
 
 import importlib
+from argparse import Namespace
 
 import numpy as np
 import probes  # noqa: F401  (registers the environments)
@@ -11,7 +12,14 @@ from script_runs import RECURRENT, SCRIPTS, checkpoint, env_id, progress, run, t
 from common.checkpoint import save_checkpoint
 from common.envs import make_envs
 from common.errors import RunError, UserError
-from common.evaluate import SIDE_BY_SIDE, evaluate, load_agent, make_eval_envs
+from common.evaluate import (
+    SIDE_BY_SIDE,
+    evaluate,
+    load_agent,
+    make_eval_envs,
+    play,
+    set_up_torch,
+)
 from envs.wrappers import make_seeds
 
 SEEDS = make_seeds("test", 3, count=6)
@@ -53,7 +61,7 @@ def test_episodes_side_by_side_are_those_played_alone(script):
         np.testing.assert_allclose(results["returns"], returns, rtol=1e-5, atol=1e-6)
         assert results["lengths"] == list(lengths)
     if script in RECURRENT:  # else a hidden state that goes astray would not be seen
-        assert [play_alone(agent, args, seed, remember=False)[0] for seed in SEEDS] != returns
+        assert [play_alone(agent, args, seed, remember=False)[0] for seed in SEEDS] != list(returns)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -201,3 +209,27 @@ def test_a_checkpoint_that_does_not_fit_the_script_gives_one_line(what, pendulum
     assert ended.code == 2
     (line,) = [x for x in ended.err.splitlines() if "threads, seed" not in x]
     assert line.startswith("sac.py: error: ")
+
+
+def test_a_film_shows_the_first_episode_and_nothing_else():
+    agent, args = make_agent("sac")
+    envs, shown = make_envs(args, 2), []
+    lengths = play(agent, envs, SEEDS)["lengths"]
+    short, long = (SEEDS[lengths.index(pick(lengths))] for pick in (min, max))
+    for k, env in enumerate(envs.envs):
+        env.render = lambda k=k, env=env: (k, env.started, env.steps)
+    play(agent, envs, [short, long, long], shown.append)  # in two batches
+    assert min(lengths) < max(lengths)
+    assert shown == [(0, f"episode with seed {short}", t) for t in range(min(lengths))]
+
+
+def test_a_run_has_its_threads_and_rounds_the_smallest_numbers_to_zero():
+    threads = torch.get_num_threads()
+    small = torch.full((99,), 1e-30)
+    assert (small * 1e-10).all(), "else nothing is shown"
+    set_up_torch(Namespace(device="cpu", num_threads=threads + 1, seed=0))
+    try:
+        assert torch.get_num_threads() == threads + 1
+        assert not (small * 1e-10).any()
+    finally:
+        torch.set_num_threads(threads)

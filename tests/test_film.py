@@ -97,3 +97,11 @@ def test_without_pygame_a_film_is_refused_and_leaves_nothing(tmp_path, monkeypat
     with pytest.raises(UserError, match="drawing needs pygame"):
         envs.__main__.main(["pendulum-v0", "--video", str(tmp_path / "clip.gif")])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_episode_of_the_seed_is_filmed(tmp_path, monkeypatch):
+    seeds, real = [], film.play
+    monkeypatch.setattr(film, "play", lambda *x: seeds.append(x[2]) or real(*x))
+    words = [str(train("sac", tiny("sac"), tmp_path)), str(tmp_path / "film.gif")]
+    film.main(film.parse_args([*words, "--seed", "2", "--env-id", env_id("sac")]))
+    assert seeds == [2]

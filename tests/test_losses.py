@@ -404,6 +404,9 @@ def parity(script, num_updates, monkeypatch):
     module, args, agent, optimizers = make_agent(script)
     model = make_sb3(script)
     with torch.no_grad():
+        for name, part in agent.named_children():  # as after some training
+            for p in part.parameters() if name.endswith("_target") else []:
+                p += 0.05 * torch.randn_like(p)
         for our, theirs in layers(script, agent, model):
             sizes = [len(x.bias) for x in theirs]
             for their, weight, bias in zip(
@@ -462,3 +465,39 @@ def test_acting_without_noise_draws_no_random_number(script):
     shape = PICTURE if script == "conv_sac" else (OBS_DIM,)
     agent.act(np.zeros((3, *shape), np.float32), deterministic=True)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_targets_and_averages_start_as_copies(script):
+    agent, found = make_agent(script)[2], []
+    for name, follower in agent.named_children():
+        owner, _, kind = name.partition("_")
+        if kind:
+            online = agent.critics.rnn if owner == "rnn" else getattr(agent, owner)
+            for p, q in zip(follower.parameters(), online.parameters(), strict=True):
+                assert torch.equal(p, q), name
+                assert p is not q
+            found.append(name)
+    assert "critics_target" in found
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_is_told_beside_the_losses(script, tmp_path, monkeypatch):
+    module, seen, told = importlib.import_module(script), [], []
+    real_loss, real_update = module.actor_loss, module.update
+
+    def watched_update(agent, *rest):
+        alpha = agent.log_alpha.exp().item() if script not in DETERMINISTIC else None
+        told.append((real_update(agent, *rest), alpha))
+        return told[-1][0]
+
+    monkeypatch.setattr(module, "actor_loss", lambda *x: seen.append(x) or real_loss(*x))
+    monkeypatch.setattr(module, "update", watched_update)
+    run_two_states(script, tmp_path)
+    told = [(losses, alpha) for losses, alpha in told if "actor_loss" in losses]
+    for (losses, alpha), (first, *more) in zip(told, seen, strict=True):
+        q1 = first if alpha is None else more[0]
+        assert losses["q_mean"].item() == pytest.approx(q1.mean().item())
+        if alpha is not None:
+            assert losses["entropy"].item() == pytest.approx(-first.mean().item())
+            assert losses["alpha"].item() == pytest.approx(alpha)

@@ -1,5 +1,6 @@
 """Policies in other programs, exported policies, and those that come with the repository."""
 
+import shutil
 import subprocess
 import sys
 
@@ -230,3 +231,11 @@ def test_a_policy_reads_the_parts_of_an_observation(which, tmp_path):
     told = evaluated("sac", folder, tmp_path, "--env-id", name, "--seed", 5)
     returns = play(load(folder, env_id=name), name, make_seeds("test", 5, count=4))
     assert np.mean(returns) == pytest.approx(told["return_mean"], rel=1e-4)
+
+
+def test_a_film_of_an_exported_policy_lies_beside_it(tmp_path):
+    path = tmp_path / POLICY.name
+    shutil.copy(POLICY, path)
+    ended = run("rsac", ["--evaluate", path, "--eval-episodes", 1, "--video"], tmp_path)
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "evaluation-seed0.mp4").stat().st_size > 0

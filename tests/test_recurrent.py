@@ -527,6 +527,7 @@ class Reference:
 @pytest.mark.parametrize(("length", "context"), [(9, 0), (2, 0), (2, 3)])
 def test_one_update_equals_loops_over_time(script, length, context, monkeypatch):
     argv = ["--lr", "1e-2", "--tau", "0.3", "--tau-average", "0.1", "--gamma", "0.8"]
+    argv += ["--noise-clip", "0.1"] if script == "rtd3" else []
     module, args, agent, optimizers = make(script, *argv)
     agent.obs_scale[:] = torch.linspace(0.5, 2, OBS)
     if script.startswith("rsac"):
@@ -622,16 +623,3 @@ def test_weights_of_a_new_memory_are_larger_than_pytorchs(script):
     keep = memory.bias_ih_l0[64:128]
     assert torch.equal(memory.bias_ih_l0[:64], -keep)
     assert (keep > 0).sum() == 16
-
-
-@pytest.mark.parametrize("script", ["rsac", "rsac_sharing"])
-def test_the_entropy_and_the_first_critic_are_told(script, monkeypatch):
-    module, args, agent, optimizers = make(script)
-    batch = draw_batch([5, 3, 1, 2], 12, 2, 3)
-    fix_noise(monkeypatch, torch.randn(2, len(batch[4]), ACT, dtype=torch.double))
-    seen, real = [], module.actor_loss
-    monkeypatch.setattr(module, "actor_loss", lambda *x: seen.append(x) or real(*x))
-    losses = learn(module, agent, optimizers, batch, args)
-    ((log_prob, q1, _, _),) = seen
-    assert losses["entropy"].item() == pytest.approx(-log_prob.mean().item())
-    assert losses["q_mean"].item() == pytest.approx(q1.mean().item())

@@ -14,6 +14,7 @@ from script_runs import (
     SCRIPTS,
     checkpoint,
     differences,
+    env_id,
     launch,
     progress,
     resume,
@@ -24,6 +25,7 @@ from script_runs import (
 )
 
 from common.checkpoint import load_checkpoint, save_checkpoint
+from common.run import STOP
 
 # What a checkpoint holds that may differ: clocks, where files lie, how often it was saved.
 NOT_COMPARED = ("wall_seconds", "args", "origins", "buffer.files")
@@ -42,7 +44,7 @@ def assert_same_run(folder, other):
 # 50 and 60 steps are in the middle of an episode, after a replay buffer of 40 steps is full; 60 is
 # no step of an evaluation. Three environments end at 51 and 102 steps.
 CASES = {
-    "one env": (50, []),
+    "one env": (50, ["--seed", 3]),
     "between evaluations": (60, []),
     "three envs": (50, ["--num-envs", 3]),
 }
@@ -262,3 +264,25 @@ def test_networks_that_have_changed_since_are_refused_in_one_line(script, tmp_pa
     assert f"does not fit the present {script}.py: RuntimeError" in ended.err
     assert "Traceback" not in ended.err
     assert (folder / "progress.csv").read_bytes() == before
+
+
+def test_a_run_of_a_gpu_goes_on_on_the_cpu_unless_told_otherwise(tmp_path):
+    folder = train("sac", tiny("sac"), tmp_path)
+    state = load_checkpoint(folder, "sac")
+    state["args"]["device"] = "cuda:77"
+    save_checkpoint(folder, state)
+    resume("sac", folder, tmp_path, 70)
+    argv = ["--evaluate", folder, "--env-id", env_id("sac"), "--eval-episodes", 1]
+    assert run("sac", argv, tmp_path).code == 0
+
+
+def test_more_threads_may_be_asked_for_on_a_resume(tmp_path):
+    folder = train("sac", tiny("sac"), tmp_path)
+    ended = run("sac", ["--resume", folder, "--num-threads", 2, "--total-steps", 70], tmp_path)
+    assert ended.code == 0, ended.err
+
+
+def test_after_a_run_signals_do_what_they_did_before(tmp_path):
+    module, before = importlib.import_module("sac"), [signal.getsignal(x) for x in STOP]
+    assert not module.main(module.parse_args(tiny("sac", "--run-dir", tmp_path / "run")))
+    assert [signal.getsignal(x) for x in STOP] == before

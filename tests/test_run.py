@@ -179,16 +179,6 @@ def test_a_run_that_ends_before_it_learns_says_so(tmp_path):
     assert "--total-steps 16 is not above --learning-starts 16" in ended.err
 
 
-def test_a_loss_that_comes_every_other_update_is_a_mean_over_its_own_updates():
-    run = Run.__new__(Run)
-    run.loss_sums, run.loss_counts = {}, {}
-    for update in range(4):
-        losses = {"qf_loss": 1.0} | ({"actor_loss": 6.0} if update % 2 else {})
-        run.add_losses(update, {name: torch.tensor(x) for name, x in losses.items()})
-    means = {name: x / run.loss_counts[name] for name, x in run.loss_sums.items()}
-    assert means == {"qf_loss": 1.0, "actor_loss": 6.0}
-
-
 def test_a_checkpoint_holds_all_that_was_promised(finished):
     _, folder, _ = finished
     state = checkpoint(folder)
@@ -544,4 +534,39 @@ def test_a_row_and_tensorboard_tell_of_what_came_since_the_row_before(
         for name, value in row.items():
             if name in told:
                 assert float(told[name]) == pytest.approx(value, nan_ok=True), name
-            assert scalars.get(name, np.nan) == pytest.approx(value, nan_ok=True), name
+            assert (name in scalars) == np.isfinite(value), name
+            assert scalars.get(name, 0) == pytest.approx(value if name in scalars else 0), name
+
+
+def test_steps_per_second_are_those_since_the_row_before(monkeypatch):
+    run = Run.__new__(Run)
+    run.args = Namespace(seed=0, eval_episodes=1, eval_every=100, video=False)
+    run.tracked, run.eval_envs, run.saved, run.rows = {"agent": None}, None, {}, []
+    run.loss_sums, run.loss_counts, run.train_returns, run.rate_mark = {}, {}, [], (0, 0.0)
+    results = {"returns": [0.0], "lengths": [1], "successes": []}
+    monkeypatch.setattr(common.run, "evaluate", lambda *_: results)
+    for step, now in ((100, 10.0), (300, 20.0)):
+        monkeypatch.setattr(common.run, "time", Namespace(perf_counter=lambda now=now: now))
+        run._evaluate(step, 0)
+    assert [row["steps_per_second"] for row in run.rows] == [10, 20]
+
+
+def test_the_bar_counts_the_steps_of_all_environments_and_goes_on_after_a_resume(tmp_path):
+    ended = run("sac", tiny("sac", "--num-envs", 3), tmp_path)
+    assert " 60/60 " in ended.err
+    again = resume("sac", tmp_path / "runs" / "run", tmp_path, 90)
+    assert " 90/90 " in again.err
+
+
+def test_a_film_has_the_speed_of_its_environment(tmp_path):
+    folder = train("sac", tiny("sac", "--video", total=20), tmp_path)
+    with imageio.get_reader(folder / "step-0.mp4") as film:
+        assert film.get_meta_data()["fps"] == 10  # of Toy.metadata
+
+
+def test_the_default_folder_names_environment_script_seed_and_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sac = importlib.import_module("sac")
+    assert not sac.main(sac.parse_args(tiny("sac", "--seed", 3, total=1)))
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"toy_envs_Toy-v0__sac__3__\d{8}-\d{6}", folder.name)

@@ -9,6 +9,7 @@ import toy_envs  # noqa: F401  (registers the environments)
 from script_runs import SCRIPTS, run, tiny, train
 
 from common.envs import make_env
+from common.errors import RunError
 from envs.wrappers import SeededEpisodes, make_seeds
 
 TOY = "toy_envs:Toy-v0"
@@ -210,3 +211,10 @@ def test_the_seed_sets_episodes_random_steps_and_first_weights(script, monkeypat
     for zero, one, again in zip(*seen, strict=True):
         assert zero != one
         assert one == again
+
+
+def test_a_first_observation_that_is_not_finite_is_noticed():
+    env = make_env("toy_envs:Toy-v0")
+    env.unwrapped.reset = lambda **kwargs: (np.full(3, np.nan), {})
+    with pytest.raises(RunError, match=r"episode 0, with seed \d+, step 0: the observation is not"):
+        env.reset()
