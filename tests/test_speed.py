@@ -69,7 +69,6 @@ def test_a_memory_can_be_filled_beforehand(script, monkeypatch):
     assert stored == [70]  # ten episodes of seven steps
 
 
-@pytest.mark.slow
 def test_matrix_products_and_lstm_layers_are_a_part_of_the_update(monkeypatch):
     # CPU time: tests run beside others, which would stop the clock of one part more than another.
     monkeypatch.setattr(time, "perf_counter", time.process_time)
@@ -88,7 +87,6 @@ def test_both_sides_of_the_table_are_measured(capsys):
     assert all(float(cell.split()[0]) > 0 for cell in cells[2:])
 
 
-@pytest.mark.slow
 def test_a_row_without_a_peer_has_dashes_where_it_would_be(capsys):
     speed.compare(arguments("rtd3"))
     *_, row = capsys.readouterr().out.splitlines()
