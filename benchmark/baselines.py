@@ -192,7 +192,7 @@ def read_rows(path):
 def main(args):
     path = Path(args.out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = {}
+    new = {}
     read_rows(path)  # a wrong path shows now
     print(f"{'environment':<30}{'controller':<12}{'mean':>10}{'std':>9}{'success':>9}")
     for env_id in args.env_ids:
@@ -204,9 +204,9 @@ def main(args):
             mean, std = statistics.fmean(returns), statistics.stdev(returns)
             rate = f"{statistics.fmean(successes):.2f}" if successes else ""
             row = [env_id, name, f"{mean:.5g}", f"{std:.5g}", rate, str(args.episodes)]
-            rows[env_id, name] = row
+            new[env_id, name] = row
             print(f"{env_id:<30}{name:<12}{mean:>10.1f}{std:>9.1f}{rate:>9}", flush=True)
-        rows = read_rows(path) | rows  # another process may have written since
+        rows = read_rows(path) | new  # another process may have written since
         write_csv(path, [dict(zip(NAMES, row, strict=True)) for row in rows.values()])
 
 

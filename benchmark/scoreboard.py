@@ -191,7 +191,8 @@ def write_rows(path, rows):
 def of(rows, env_id, algorithm):
     """The rows of one task and algorithm that have the most steps: a shorter one is a trial."""
     group = [row for row in rows if (row["env_id"], row["algorithm"]) == (env_id, algorithm)]
-    return [row for row in group if int(row["steps"]) == max(int(x["steps"]) for x in group)]
+    most = max((int(row["steps"]) for row in group), default=0)
+    return [row for row in group if int(row["steps"]) == most]
 
 
 def finals(rows, env_id, algorithm):

@@ -689,16 +689,18 @@ def test_baselines_of_one_environment_leave_the_others_in_the_table(tmp_path, mo
     assert bars["e-v0"] == [("zero", 1.0)]
     assert [name for name, _ in bars["pendulum-v0"]] == ["zero", "random"]
     assert dict(bars["pendulum-v0"])["zero"] < -500
-    measure = baselines.measure
+    measure, times = baselines.measure, []
 
-    def meanwhile(*args):  # another process adds its rows
-        path.write_text(before)
+    def meanwhile(*args):  # another process measures its row again and again
+        times.append(1)
+        path.write_text(before.replace("zero,1,", f"zero,{len(times)},"))
         return measure(*args)
 
     monkeypatch.setattr(baselines, "measure", meanwhile)
-    baselines.main(baselines.parse_args(argv))
-    assert path.read_text().startswith(before)
-    assert len(plot.read_baselines(path)["pendulum-v0"]) == 2
+    baselines.main(baselines.parse_args(["--env-ids", "pendulum-va-v0", *argv[1:]]))
+    bars = plot.read_baselines(path)
+    assert bars["e-v0"] == [("zero", len(times))], "the newest, not the one first read"
+    assert [len(bars[env_id]) for env_id in ("pendulum-v0", "pendulum-va-v0")] == [2, 3]
     path.write_bytes(b"\xff\xfe,\n1")
     with pytest.raises(UserError, match="not a table"):
         baselines.main(baselines.parse_args(argv))

@@ -66,8 +66,8 @@ class Strict(Toy):
     def step(self, action):
         assert self.action_space.contains(action), action
         *results, info = super().step(action)
-        told = {"hits": np.arange(self.np_random.integers(9)), "hit": None}
-        told["hit"] = {"force": 1.0} if self.np_random.random() < 0.5 else None
+        count = int(self.np_random.integers(9))
+        told = {"hits": np.arange(count), "hit": {"force": 1.0} if count > 4 else None}
         return *results, info | told
 
 
