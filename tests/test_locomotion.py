@@ -29,11 +29,11 @@ def test_each_cell_stands_under_its_script_beside_the_published_mean():
     }
 
 
-def test_the_recipe_is_shown_where_both_were_run():
+def test_the_short_runs_are_shown_where_two_of_them_were_run():
     rows = [row("hopper-p-v0", "rsac-short", 70, 800), row("ant-p-v0", "rsac-short", 70, 500)]
     assert locomotion.recipe(rows) == "Not run yet.\n"
     rows.append(row("hopper-p-v0", "rsac-resel-short", 70, 600))
-    assert lines(locomotion.recipe(rows))[2:] == [["`hopper-p-v0`", "800", "600"]]
+    assert lines(locomotion.recipe(rows))[2:] == [["`hopper-p-v0`", "-", "800", "600"]]
 
 
 def test_a_group_of_seeds_has_its_lowest_late_evaluation_and_its_median_minutes():
