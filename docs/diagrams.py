@@ -474,8 +474,9 @@ def chosen(names):
 
 
 def choice(names):
-    """Evaluation returns of two scripts, {script: text}, one line for each seed and one panel for
-    each task that was run, from results/memory and, for scripts of the scoreboard, results/curves.
+    """Evaluation returns of two scripts, {script: text}, from the first update on: thin lines for
+    the seeds, a thick one for their mean, and a panel for each task that was run, from
+    results/memory and, for scripts of the scoreboard, results/curves.
     """
     colors = dict(zip(names, (BLUE, RED), strict=True))
     tasks = chosen(names)
@@ -485,11 +486,12 @@ def choice(names):
     for ax, env_id in zip(row[0], tasks, strict=True):
         last = min(read_curve(p)["global_step"][-1] for name in names for p in curves(env_id, name))
         for name, color in colors.items():
-            for path in curves(env_id, name):
-                curve = read_curve(path)
-                shown = curve["global_step"] <= last
-                steps, returns = curve["global_step"][shown], curve["eval_return_mean"][shown]
-                ax.plot(steps, returns, color=color, lw=1)
+            seeds = [read_curve(path) for path in curves(env_id, name)]
+            steps = seeds[0]["global_step"]
+            shown = (steps > LEARNING_STARTS) & (steps <= last)
+            returns = np.array([curve["eval_return_mean"][: len(steps)][shown] for curve in seeds])
+            ax.plot(steps[shown], returns.T, color=color, lw=0.6, alpha=0.6)
+            ax.plot(steps[shown], returns.mean(axis=0), color=color, lw=2)
         ax.set_title(env_id, size=9, loc="left")
         ax.set_xlabel("env steps", size=9)
         ax.locator_params(axis="x", nbins=4)
@@ -502,6 +504,7 @@ def choice(names):
     return figure
 
 
+LEARNING_STARTS = 5000  # [env steps], as in the scripts
 CHOSEN = ("pendulum-va-v0", "dmc-cartpole-swingup-va-v0", "reacher-pomdp-v0", "car-p-v0")
 CHOICES = {
     "start_times": {"rsac-aligned": "all sequences at one time"},
