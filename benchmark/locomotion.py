@@ -12,6 +12,7 @@ after 1.5 million steps.
 """
 
 import csv
+import math
 import statistics
 
 from benchmark import read_curve
@@ -96,12 +97,18 @@ def runs(rows, env_ids):
 
 
 def draw(rows, published, out):
-    """A grid of the tasks of pybullet: a line for each seed of ours, RESeL's mean as a dot."""
+    """The tasks of pybullet that were run: a line for each seed of ours, the published means."""
     from matplotlib import pyplot as plt
 
-    figure, grid = plt.subplots(2, 4, figsize=(12, 5), layout="constrained")
+    tasks = [task for task in BULLET if any(of(rows, task, name) for name in OURS)]
+    columns = max(2, min(4, len(tasks)))
+    lines = max(1, math.ceil(len(tasks) / columns))
+    size = (3 * columns, 2.2 * lines + 0.6)
+    figure, grid = plt.subplots(lines, columns, figsize=size, layout="constrained", squeeze=False)
+    for axes in grid.flat[len(tasks) :]:
+        axes.set_axis_off()
     theirs = {line["env_id"]: line for line in published}
-    for axes, task in zip(grid.T.flat, BULLET, strict=True):
+    for axes, task in zip(grid.flat, tasks, strict=False):
         axes.set_title(task, fontsize=9)
         axes.tick_params(labelsize=8)
         axes.set_xlabel("million env steps", fontsize=8)
@@ -111,10 +118,13 @@ def draw(rows, published, out):
                 axes.plot(curve["global_step"] / 1e6, curve["eval_return_mean"], color, lw=0.9)
         for name, mark in (("RESeL", "ko"), ("MF-RNN", "kx")):
             axes.plot(1.5, float(theirs[task][name]), mark, ms=5, clip_on=False)
-    lines = [(color, "-", "", f"{name}.py, one line a seed") for name, color in OURS.items()]
-    lines += [("k", "", "o", "RESeL, mean of six"), ("k", "", "x", "MF-RNN, mean of six")]
-    handles = [plt.Line2D([], [], color=c, ls=ls, marker=m, label=t) for c, ls, m, t in lines]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    names = [name for name in OURS if any(row["algorithm"] == name for row in rows)]
+    marks = [(OURS[name], "-", "", f"{name}.py, one line a seed") for name in names]
+    marks += [("k", "", "o", "RESeL, mean of six"), ("k", "", "x", "MF-RNN, mean of six")]
+    handles = [plt.Line2D([], [], color=c, ls=ls, marker=m, label=t) for c, ls, m, t in marks]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+    )
     save(figure, out / "locomotion.png")
 
 
