@@ -118,7 +118,7 @@ def draw(rows, published, out):
                 axes.plot(curve["global_step"] / 1e6, curve["eval_return_mean"], color, lw=0.9)
         for name, mark in (("RESeL", "ko"), ("MF-RNN", "kx")):
             axes.plot(1.5, float(theirs[task][name]), mark, ms=5, clip_on=False)
-    names = [name for name in OURS if any(row["algorithm"] == name for row in rows)]
+    names = [name for name in OURS if any(of(rows, task, name) for task in tasks)]
     marks = [(OURS[name], "-", "", f"{name}.py, one line a seed") for name in names]
     marks += [("k", "", "o", "RESeL, mean of six"), ("k", "", "x", "MF-RNN, mean of six")]
     handles = [plt.Line2D([], [], color=c, ls=ls, marker=m, label=t) for c, ls, m, t in marks]

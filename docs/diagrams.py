@@ -486,12 +486,14 @@ def choice(names):
     for ax, env_id in zip(row[0], tasks, strict=True):
         last = min(read_curve(p)["global_step"][-1] for name in names for p in curves(env_id, name))
         for name, color in colors.items():
-            seeds = [read_curve(path) for path in curves(env_id, name)]
-            steps = seeds[0]["global_step"]
-            shown = (steps > LEARNING_STARTS) & (steps <= last)
-            returns = np.array([curve["eval_return_mean"][: len(steps)][shown] for curve in seeds])
-            ax.plot(steps[shown], returns.T, color=color, lw=0.6, alpha=0.6)
-            ax.plot(steps[shown], returns.mean(axis=0), color=color, lw=2)
+            returns = []
+            for path in curves(env_id, name):
+                curve = read_curve(path)
+                steps = curve["global_step"]
+                shown = (steps > LEARNING_STARTS) & (steps <= last)
+                returns.append(curve["eval_return_mean"][shown])
+                ax.plot(steps[shown], returns[-1], color=color, lw=0.6, alpha=0.6)
+            ax.plot(steps[shown], np.mean(returns, axis=0), color=color, lw=2)
         ax.set_title(env_id, size=9, loc="left")
         ax.set_xlabel("env steps", size=9)
         ax.locator_params(axis="x", nbins=4)
