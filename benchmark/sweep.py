@@ -642,7 +642,7 @@ def load(start, seconds, cores):
     """How busy the runs kept the cores since os.times() was `start`, and the sweep itself."""
     spent = os.times()
     runs = spent.children_user + spent.children_system
-    own = spent.user + spent.system - start.user - start.system
+    own = (spent.user - start.user) + (spent.system - start.system)
     text = f"{runs / seconds:.2f} of {cores} cores were busy with runs"
     return f"{text}, {own / seconds:.3f} with the sweep itself"
 
