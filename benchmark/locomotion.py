@@ -44,11 +44,17 @@ BULLET = {  # task: the same robot with nothing hidden
     "ant-p-v0": "AntBulletEnv-v0",
     "ant-v-v0": "AntBulletEnv-v0",
 }
-OURS = {"rsac": "C0", "rtd3": "C1", "sac": "C7"}  # in the figure: the color
+OURS = {  # of 1.5 million steps: words for it, its color in the figure
+    "rsac": ("rsac.py", "C0"),
+    "rsac-window": ("rsac.py, windows alone", "C9"),
+    "rtd3": ("rtd3.py", "C1"),
+    "sac": ("sac.py", "C7"),
+}
 SHORT = {  # of 300,000 steps
-    "rsac-window": "`rsac.py`, windows alone",
-    "rsac-short": "200 steps before each window",
-    "rsac-resel-short": "these, with RESeL's recipe",
+    "rsac-short-0": "`rsac.py`, windows alone",
+    "rsac-short-64": "64 steps before each window",
+    "rsac-short-200": "200 steps, the default",
+    "rsac-resel-short-64": "64 steps and RESeL's recipe",
 }
 
 
@@ -60,7 +66,7 @@ def words(rows, env_id, algorithm):
 def beside_published(rows, published):
     """Markdown: a line for each task of pybullet, ours and theirs."""
     names = list(published[0])[1:]
-    head = ["task", "`rsac.py`", "`rtd3.py`", "`sac.py`", "`sac.py`, full state"]
+    head = ["task", *(label for label, _ in OURS.values()), "sac.py, full state"]
     lines = []
     for theirs in published:
         task = theirs["env_id"]
@@ -112,14 +118,14 @@ def draw(rows, published, out):
         axes.set_title(task, fontsize=9)
         axes.tick_params(labelsize=8)
         axes.set_xlabel("million env steps", fontsize=8)
-        for name, color in OURS.items():
+        for name, (_, color) in OURS.items():
             for row in of(rows, task, name):
                 curve = read_curve(out / "curves" / f"{task}__{name}__{row['seed']}.csv")
                 axes.plot(curve["global_step"] / 1e6, curve["eval_return_mean"], color, lw=0.9)
         for name, mark in (("RESeL", "ko"), ("MF-RNN", "kx")):
             axes.plot(1.5, float(theirs[task][name]), mark, ms=5, clip_on=False)
     names = [name for name in OURS if any(of(rows, task, name) for task in tasks)]
-    marks = [(OURS[name], "-", "", f"{name}.py, one line a seed") for name in names]
+    marks = [(OURS[name][1], "-", "", f"{OURS[name][0]}, one line a seed") for name in names]
     marks += [("k", "", "o", "RESeL, mean of six"), ("k", "", "x", "MF-RNN, mean of six")]
     handles = [plt.Line2D([], [], color=c, ls=ls, marker=m, label=t) for c, ls, m, t in marks]
     figure.legend(

@@ -20,20 +20,22 @@ def test_each_cell_stands_under_its_script_beside_the_published_mean():
     head, _, cells = lines(locomotion.beside_published(rows, PUBLISHED))
     assert dict(zip(head, cells, strict=True)) == {
         "task": "`hopper-p-v0`",
-        "`rsac.py`": "1234, 1000",
-        "`rtd3.py`": "-",
-        "`sac.py`": "300",
-        "`sac.py`, full state": "2000",
+        "rsac.py": "1234, 1000",
+        "rsac.py, windows alone": "-",
+        "rtd3.py": "-",
+        "sac.py": "300",
+        "sac.py, full state": "2000",
         "RESeL (published)": "2769",
         "SAC (published)": "310",
     }
 
 
 def test_the_short_runs_are_shown_where_two_of_them_were_run():
-    rows = [row("hopper-p-v0", "rsac-short", 70, 800), row("ant-p-v0", "rsac-short", 70, 500)]
+    rows = [row("hopper-p-v0", "rsac-short-64", 70, 800)]
+    rows.append(row("ant-p-v0", "rsac-short-64", 70, 500))
     assert locomotion.recipe(rows) == "Not run yet.\n"
-    rows.append(row("hopper-p-v0", "rsac-resel-short", 70, 600))
-    assert lines(locomotion.recipe(rows))[2:] == [["`hopper-p-v0`", "-", "800", "600"]]
+    rows.append(row("hopper-p-v0", "rsac-resel-short-64", 70, 600))
+    assert lines(locomotion.recipe(rows))[2:] == [["`hopper-p-v0`", "-", "800", "-", "600"]]
 
 
 def test_a_group_of_seeds_has_its_lowest_late_evaluation_and_its_median_minutes():
