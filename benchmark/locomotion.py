@@ -54,6 +54,7 @@ SHORT = {  # of 300,000 steps
     "rsac-short-0": "`rsac.py`, windows alone",
     "rsac-short-64": "64 steps before each window",
     "rsac-short-200": "200 steps, the default",
+    "rsac-short-quiet": "64 steps, least alpha 0.003",
     "rsac-resel-short-64": "64 steps and RESeL's recipe",
 }
 

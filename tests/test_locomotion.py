@@ -35,7 +35,7 @@ def test_the_short_runs_are_shown_where_two_of_them_were_run():
     rows.append(row("ant-p-v0", "rsac-short-64", 70, 500))
     assert locomotion.recipe(rows) == "Not run yet.\n"
     rows.append(row("hopper-p-v0", "rsac-resel-short-64", 70, 600))
-    assert lines(locomotion.recipe(rows))[2:] == [["`hopper-p-v0`", "-", "800", "-", "600"]]
+    assert lines(locomotion.recipe(rows))[2:] == [["`hopper-p-v0`", "-", "800", "-", "-", "600"]]
 
 
 def test_a_group_of_seeds_has_its_lowest_late_evaluation_and_its_median_minutes():
