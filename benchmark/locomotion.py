@@ -123,11 +123,13 @@ def draw(rows, published, out):
             for row in of(rows, task, name):
                 curve = read_curve(out / "curves" / f"{task}__{name}__{row['seed']}.csv")
                 axes.plot(curve["global_step"] / 1e6, curve["eval_return_mean"], color, lw=0.9)
+        axes.axhline(1000, color="0.6", ls=":", lw=0.9)
         for name, mark in (("RESeL", "ko"), ("MF-RNN", "kx")):
             axes.plot(1.5, float(theirs[task][name]), mark, ms=5, clip_on=False)
     names = [name for name in OURS if any(of(rows, task, name) for task in tasks)]
     marks = [(OURS[name][1], "-", "", f"{OURS[name][0]}, one line a seed") for name in names]
     marks += [("k", "", "o", "RESeL, mean of six"), ("k", "", "x", "MF-RNN, mean of six")]
+    marks.append(("0.6", ":", "", "staying alive: 1 per step"))
     handles = [plt.Line2D([], [], color=c, ls=ls, marker=m, label=t) for c, ls, m, t in marks]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
