@@ -21,9 +21,11 @@ from benchmark.scoreboard import (
     RESULTS,
     ROOT,
     all_rows,
+    curve_of,
     fill,
     finals,
     of,
+    origins,
     parse_args,
     provenance,
     save,
@@ -55,6 +57,7 @@ SHORT = {  # of 300,000 steps
     "rsac-short-64": "64 steps before each window",
     "rsac-short-200": "200 steps, the default",
     "rsac-short-quiet": "64 steps, least alpha 0.003",
+    "rsac-short-updates": "the same with 0.3 updates per step",
     "rsac-resel-short-64": "64 steps and RESeL's recipe",
 }
 
@@ -87,7 +90,29 @@ def recipe(rows):
     return markdown(["task", *SHORT.values()], lines) if lines else "Not run yet.\n"
 
 
-def runs(rows, env_ids):
+def same_minutes(rows, out):
+    """Markdown: runs of sac.py, and what rsac.py returned when it had learned as long."""
+    lines = []
+    for task in BULLET:
+        curves = [read_curve(curve_of(row, out)) for row in of(rows, task, "rsac")]
+        for env_id in (task, BULLET[task]):
+            if curves and (group := of(rows, env_id, "sac")):
+                minutes = statistics.median(float(row["minutes"]) for row in group)
+                then = [curve["eval_return_mean"][done(curve, minutes)] for curve in curves]
+                cells = (minutes, statistics.fmean(finals(rows, env_id, "sac")))
+                cells += (statistics.fmean(then), statistics.fmean(finals(rows, task, "rsac")))
+                lines.append([f"`{task}`", f"`{env_id}`", *map(short, cells)])
+    head = ["task", "`sac.py` ran on", "its minutes", "its return"]
+    head += ["`rsac.py` after these minutes", "`rsac.py` at the end"]
+    return markdown(head, lines) if lines else "Not run yet.\n"
+
+
+def done(curve, minutes):
+    """Number of the last evaluation that a run had made after so many minutes."""
+    return max(0, sum(curve["wall_seconds"] <= 60 * minutes) - 1)
+
+
+def runs(rows, env_ids, out):
     """Markdown: what each group of seeds took, and how far it fell in the last fifth."""
     lines = []
     for env_id in env_ids:
@@ -98,8 +123,11 @@ def runs(rows, env_ids):
                 steps = max(int(row["steps"]) for row in group)
                 line = [f"`{env_id}`", f"`{algorithm}`", words(rows, env_id, algorithm)]
                 line += [short(worst), f"{steps:,}", ", ".join(row["seed"] for row in group)]
-                lines.append([*line, f"{minutes:.0f}"])
+                heads = [origin for row in group for origin in origins(curve_of(row, out))]
+                on = {origin["machine"].partition(", ")[2] for origin in heads}
+                lines.append([*line, f"{minutes:.0f}", " or ".join(sorted(on)) or "-"])
     head = ["task", "run", "final return of each seed", "worst late", "steps", "seeds", "minutes"]
+    head.append("machine")
     return markdown(head, lines) if lines else "Not run yet.\n"
 
 
@@ -121,7 +149,7 @@ def draw(rows, published, out):
         axes.set_xlabel("million env steps", fontsize=8)
         for name, (_, color) in OURS.items():
             for row in of(rows, task, name):
-                curve = read_curve(out / "curves" / f"{task}__{name}__{row['seed']}.csv")
+                curve = read_curve(curve_of(row, out))
                 axes.plot(curve["global_step"] / 1e6, curve["eval_return_mean"], color, lw=0.9)
         axes.axhline(1000, color="0.6", ls=":", lw=0.9)
         for name, mark in (("RESeL", "ko"), ("MF-RNN", "kx")):
@@ -147,8 +175,9 @@ def main(args):
     tables = {
         "bullet": beside_published(rows, published),
         "recipe": recipe(rows),
-        "runs": runs(rows, [*BULLET, *dict.fromkeys(BULLET.values())]),
-        "mujoco": runs(rows, dict.fromkeys(mujoco)),
+        "minutes": same_minutes(rows, args.out),
+        "runs": runs(rows, [*BULLET, *dict.fromkeys(BULLET.values())], args.out),
+        "mujoco": runs(rows, dict.fromkeys(mujoco), args.out),
     }
     if args.out == OUT:
         for name, text in tables.items():

@@ -327,15 +327,24 @@ def provenance(rows, out):
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("run", "commit", "started", "machine", "command"))
     for row in rows:
-        name = "__".join((row["env_id"], row["algorithm"], row["seed"]))
-        path = out / "curves" / f"{name}.csv"
-        lines = path.read_text().splitlines() if path.exists() else []
-        for origin in (json.loads(line[2:]) for line in lines if line.startswith("#")):
+        path = curve_of(row, out)
+        for origin in origins(path):
             commit = (origin["commit"] or "unknown")[:12]
             commit += " with changes" if origin["clean"] is False else ""
             machine = f"{origin['machine']}, torch {origin['torch']}"
-            writer.writerow((name, commit, origin["started"], machine, origin["command"]))
+            writer.writerow((path.stem, commit, origin["started"], machine, origin["command"]))
     return text.getvalue()
+
+
+def curve_of(row, out):
+    """The file with the curve of a row."""
+    return out / "curves" / f"{row['env_id']}__{row['algorithm']}__{row['seed']}.csv"
+
+
+def origins(path):
+    """What the head of a curve's file says about its run; a list, empty if there is no file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line[2:]) for line in lines if line.startswith("#")]
 
 
 def draw(lines, rows, out):
@@ -355,8 +364,7 @@ def draw(lines, rows, out):
             color = SHOWN.get(row["algorithm"])
             if row["env_id"] != env_id or color is None:
                 continue
-            name = "__".join((env_id, row["algorithm"], row["seed"]))
-            curve = read_curve(out / "curves" / f"{name}.csv")
+            curve = read_curve(curve_of(row, out))
             axes.plot(curve["global_step"] / 1000, curve["eval_return_mean"], color=color, lw=0.9)
         if line["floor"] is not None:
             axes.axhline(line["floor"][0], color="C7", ls="--", lw=1)

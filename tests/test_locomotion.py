@@ -35,17 +35,37 @@ def test_the_short_runs_are_shown_where_two_of_them_were_run():
     rows.append(row("ant-p-v0", "rsac-short-64", 70, 500))
     assert locomotion.recipe(rows) == "Not run yet.\n"
     rows.append(row("hopper-p-v0", "rsac-resel-short-64", 70, 600))
-    assert lines(locomotion.recipe(rows))[2:] == [["`hopper-p-v0`", "-", "800", "-", "-", "600"]]
+    its = ["`hopper-p-v0`", "-", "800", "-", "-", "-", "600"]
+    assert lines(locomotion.recipe(rows))[2:] == [its]
 
 
-def test_a_group_of_seeds_has_its_lowest_late_evaluation_and_its_median_minutes():
+def test_a_group_of_seeds_has_its_lowest_late_evaluation_and_its_median_minutes(tmp_path):
     rows = [
         row("ant-p-v0", "rsac", k, final, worst) for k, final, worst in ((70, 9, 8), (71, 7, 2))
     ]
     rows[1]["minutes"] = "5.0"
-    _, _, cells = lines(locomotion.runs(rows, ["hopper-p-v0", "ant-p-v0"]))
-    assert cells == ["`ant-p-v0`", "`rsac`", "9, 7", "2", "1,000", "70, 71", "4"]
-    assert locomotion.runs(rows, ["hopper-p-v0"]) == "Not run yet.\n"
+    (tmp_path / "curves").mkdir()
+    head = '# {"machine": "Linux-6, 2 cores, AVX512"}\n'
+    (tmp_path / "curves" / "ant-p-v0__rsac__70.csv").write_text(head)
+    _, _, cells = lines(locomotion.runs(rows, ["hopper-p-v0", "ant-p-v0"], tmp_path))
+    its = ["`ant-p-v0`", "`rsac`", "9, 7", "2", "1,000", "70, 71", "4", "2 cores, AVX512"]
+    assert cells == its
+    assert locomotion.runs(rows, ["hopper-p-v0"], tmp_path) == "Not run yet.\n"
+
+
+def test_sac_stands_beside_what_rsac_had_reached_in_its_minutes(tmp_path):
+    rows = [row("hopper-p-v0", "rsac", 70, 900), row("hopper-p-v0", "rsac", 71, 700)]
+    rows += [row("hopper-p-v0", "sac", 70, 300), row("HopperBulletEnv-v0", "sac", 70, 2000)]
+    rows[2]["minutes"], rows[3]["minutes"] = "1.0", "1.9"
+    (tmp_path / "curves").mkdir()
+    for seed, then in ((70, 500), (71, 300)):
+        text = f"global_step,wall_seconds,eval_return_mean\n0,1,9\n500,60,{then}\n1000,114.1,900\n"
+        (tmp_path / "curves" / f"hopper-p-v0__rsac__{seed}.csv").write_text(text)
+    assert lines(locomotion.same_minutes(rows, tmp_path))[2:] == [
+        ["`hopper-p-v0`", "`hopper-p-v0`", "1", "300", "400", "800"],
+        ["`hopper-p-v0`", "`HopperBulletEnv-v0`", "1.9", "2000", "400", "800"],
+    ]
+    assert locomotion.same_minutes(rows[2:], tmp_path) == "Not run yet.\n"
 
 
 def test_the_published_table_has_every_task_once():
