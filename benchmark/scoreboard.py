@@ -151,7 +151,7 @@ def take_in(folders, rows, out, episodes):
                 continue
             try:
                 if key in known and last_step(folder) <= int(known[key]["steps"]):
-                    if not is_copy(folder, out / "curves" / f"{'__'.join(key)}.csv"):
+                    if not is_copy(folder, curve_of(known[key], out)):
                         print(f"kept another run, not {folder}; see --out", file=sys.stderr)
                     continue
                 if not finished(folder):
