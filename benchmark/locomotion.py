@@ -100,9 +100,8 @@ def same_minutes(rows, out):
             if curves and (group := of(rows, env_id, "sac")):
                 minutes = statistics.median(float(row["minutes"]) for row in group)
                 then = [curve["eval_return_mean"][done(curve, minutes)] for curve in curves]
-                cells = (minutes, statistics.fmean(finals(rows, env_id, "sac")))
-                cells += (statistics.fmean(then), statistics.fmean(finals(rows, task, "rsac")))
-                lines.append([f"`{task}`", f"`{env_id}`", *map(short, cells)])
+                line = [f"`{task}`", f"`{env_id}`", short(minutes), words(rows, env_id, "sac")]
+                lines.append([*line, ", ".join(map(short, then)), words(rows, task, "rsac")])
     head = ["task", "`sac.py` ran on", "its minutes", "its return"]
     head += ["`rsac.py` after these minutes", "`rsac.py` at the end"]
     return markdown(head, lines) if lines else "Not run yet.\n"

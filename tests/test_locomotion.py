@@ -63,8 +63,8 @@ def test_sac_stands_beside_what_rsac_had_reached_in_its_minutes(tmp_path):
         text = f"global_step,wall_seconds,eval_return_mean\n0,1,9\n500,60,{then}\n1000,114.1,900\n"
         (tmp_path / "curves" / f"hopper-p-v0__rsac__{seed}.csv").write_text(text)
     assert lines(locomotion.same_minutes(rows, tmp_path))[2:] == [
-        ["`hopper-p-v0`", "`hopper-p-v0`", "1", "300", "400", "800"],
-        ["`hopper-p-v0`", "`HopperBulletEnv-v0`", "1.9", "2000", "400", "800"],
+        ["`hopper-p-v0`", "`hopper-p-v0`", "1", "300", "500, 300", "900, 700"],
+        ["`hopper-p-v0`", "`HopperBulletEnv-v0`", "1.9", "2000", "500, 300", "900, 700"],
     ]
     assert locomotion.same_minutes(rows[2:], tmp_path) == "Not run yet.\n"
 
