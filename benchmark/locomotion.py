@@ -50,6 +50,7 @@ OURS = {  # of 1.5 million steps: words for it, its color in the figure
     "rsac": ("rsac.py", "C0"),
     "rsac-noisy": ("rsac.py, least alpha 0.03", "C4"),
     "rsac-window": ("rsac.py, windows alone", "C9"),
+    "rsac-pink": ("rsac.py, pink noise", "C3"),
     "rtd3": ("rtd3.py", "C1"),
     "sac": ("sac.py", "C7"),
 }

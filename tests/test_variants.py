@@ -100,3 +100,25 @@ def test_resel_s_recipe_has_eight_critics_and_a_slow_memory():
     feat, _ = agent.critics.rnn(torch.zeros(4, 5, 3))
     q = torch.stack(agent.critics(feat, torch.zeros(4, 5, 2))).mean(dim=0)
     assert np.allclose(predict(agent, obs, action), q[..., 0].T.detach(), atol=1e-6)
+
+
+def test_pink_noise_is_as_wide_as_before_and_close_to_1_over_f():
+    module = import_script("rsac-pink")
+    args = module.parse_args(["--num-envs", "50", "--rnn-dim", "2", "--hidden-dims", "2"])
+    torch.manual_seed(0)
+    agent = module.Agent(1, 2, args)
+    agent.actor.net[-1].weight.data.zero_()
+    agent.actor.net[-1].bias.data.zero_()  # mean 0 and standard deviation 1, before tanh
+    u = np.stack([np.arctanh(agent.act(torch.zeros(50, 1))[0]) for _ in range(1024)])
+    assert u.std() == pytest.approx(1, abs=0.05)
+    across = np.corrcoef(u[500].T)[0, 1]  # the two actions, in 50 environments
+    assert abs(across) < 0.45  # three standard errors
+    power = (np.abs(np.fft.rfft(u, axis=0)) ** 2).mean(axis=(1, 2))
+    frequency = np.fft.rfftfreq(1024)
+    middle = (frequency > 1 / 256) & (frequency < 1 / 5)
+    slope, _ = np.polyfit(np.log(frequency[middle]), np.log(power[middle]), 1)
+    assert slope == pytest.approx(-1, abs=0.15)
+
+    mean, _ = agent.actor_average(agent.actor_average.rnn(torch.zeros(50, 1, 1))[0])
+    mean = torch.tanh(mean).detach()
+    assert np.allclose(agent.act(torch.zeros(50, 1), deterministic=True)[0], mean[:, 0])
