@@ -72,11 +72,12 @@ def words(rows, env_id, algorithm):
 def beside_published(rows, published):
     """Markdown: a line for each task of pybullet, ours and theirs."""
     names = list(published[0])[1:]
-    head = ["task", *(label for label, _ in OURS.values()), "sac.py, full state"]
+    shown = [name for name in OURS if any(of(rows, task, name) for task in BULLET)]
+    head = ["task", *(OURS[name][0] for name in shown), "sac.py, full state"]
     lines = []
-    for theirs in published:
+    for theirs in sorted(published, key=lambda line: list(BULLET).index(line["env_id"])):
         task = theirs["env_id"]
-        ours = [words(rows, task, name) for name in OURS]
+        ours = [words(rows, task, name) for name in shown]
         ours.append(words(rows, BULLET[task], "sac"))
         lines.append([f"`{task}`", *ours, *(theirs[name] for name in names)])
     return markdown([*head, *(f"{name} (published)" for name in names)], lines)

@@ -21,15 +21,20 @@ def test_each_cell_stands_under_its_script_beside_the_published_mean():
     assert dict(zip(head, cells, strict=True)) == {
         "task": "`hopper-p-v0`",
         "rsac.py": "1234, 1000",
-        "rsac.py, least alpha 0.03": "-",
-        "rsac.py, windows alone": "-",
-        "rsac.py, pink noise": "-",
-        "rtd3.py": "-",
         "sac.py": "300",
         "sac.py, full state": "2000",
         "RESeL (published)": "2769",
         "SAC (published)": "310",
     }
+
+
+def test_the_tasks_stand_in_our_order_with_a_column_for_each_script_that_was_run_on_any():
+    rows = [row("hopper-p-v0", "rsac", 70, 900), row("ant-p-v0", "rtd3", 70, 300)]
+    published = [{"env_id": task, "RESeL": "1"} for task in ("ant-p-v0", "hopper-p-v0")]
+    assert lines(locomotion.beside_published(rows, published))[2:] == [
+        ["`hopper-p-v0`", "900", "-", "-", "1"],
+        ["`ant-p-v0`", "-", "300", "-", "1"],
+    ]
 
 
 def test_the_short_runs_are_shown_where_two_of_them_were_run():
