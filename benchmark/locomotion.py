@@ -54,6 +54,11 @@ OURS = {  # of 1.5 million steps: words for it, its color in the figure
     "rtd3": ("rtd3.py", "C1"),
     "sac": ("sac.py", "C7"),
 }
+PINK = {  # with pink noise and without
+    "rsac-pink": "pink noise",
+    "rsac-pink-half": "pink noise",
+    "rsac": "as in `rsac.py`",
+}
 SHORT = {  # of 300,000 steps
     "rsac-short-0": "`rsac.py`, windows alone",
     "rsac-short-64": "64 steps before each window",
@@ -91,6 +96,23 @@ def recipe(rows):
         if sum(cell != "-" for cell in its) >= 2:
             lines.append([f"`{task}`", *its])
     return markdown(["task", *SHORT.values()], lines) if lines else "Not run yet.\n"
+
+
+def pink(rows, out):
+    """Markdown: some evaluations of each run with pink noise, and of those without beside it."""
+    steps = range(250_000, 1_500_001, 250_000)
+    lines = []
+    for task in BULLET:
+        if not any(of(rows, task, name) for name in PINK if name != "rsac"):
+            continue
+        for name, noise in PINK.items():
+            for row in of(rows, task, name):
+                curve = read_curve(curve_of(row, out))
+                then = dict(zip(curve["global_step"], curve["eval_return_mean"], strict=True))
+                cells = [short(then[step]) if step in then else "-" for step in steps]
+                lines.append([f"`{task}`", noise, row["seed"], *cells])
+    head = ["task", "noise", "seed", *(f"step {step:,}" for step in steps)]
+    return markdown(head, lines) if lines else "Not run yet.\n"
 
 
 def same_minutes(rows, out):
@@ -176,6 +198,7 @@ def main(args):
     mujoco = [row["env_id"] for row in rows if row["env_id"].startswith("mujoco-")]
     tables = {
         "bullet": beside_published(rows, published),
+        "pink": pink(rows, args.out),
         "recipe": recipe(rows),
         "minutes": same_minutes(rows, args.out),
         "runs": runs(rows, [*BULLET, *dict.fromkeys(BULLET.values())], args.out),

@@ -82,6 +82,20 @@ def test_the_published_table_has_every_task_once():
     assert all(float(value) > 0 for line in published for value in list(line.values())[1:])
 
 
+def test_runs_with_pink_noise_stand_above_those_without_of_the_same_task(tmp_path):
+    rows = [row("ant-p-v0", "rsac", 70, 9), row("ant-p-v0", "rsac-pink-half", 71, 9)]
+    rows.append(row("hopper-p-v0", "rsac", 70, 9))
+    (tmp_path / "curves").mkdir()
+    curve = "global_step,wall_seconds,eval_return_mean\n0,0,1\n250000,1,{}\n500000,2,7\n"
+    for name, value in (("rsac__70", 3), ("rsac-pink-half__71", 5)):
+        (tmp_path / "curves" / f"ant-p-v0__{name}.csv").write_text(curve.format(value))
+    assert lines(locomotion.pink(rows, tmp_path))[2:] == [
+        ["`ant-p-v0`", "pink noise", "71", "5", "7", *"----"],
+        ["`ant-p-v0`", "as in `rsac.py`", "70", "3", "7", *"----"],
+    ]
+    assert locomotion.pink(rows[:1], tmp_path) == "Not run yet.\n"
+
+
 @pytest.mark.parametrize("known", [[], [row("ant-p-v0", "rsac", 70, 500)]])
 def test_the_files_are_made_from_the_rows_that_are_there(known, tmp_path, capsys):
     words = ["--out", str(tmp_path)]
