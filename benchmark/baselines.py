@@ -128,6 +128,26 @@ def water_maze(obs):
     return np.clip(5 * (0.47 - radius) * out + around, -1, 1)
 
 
+def reacher(obs):
+    """Throws both joints at the target while it is shown, then brakes by their speed alone.
+
+    No memory in the controller is needed: a joint that is thrown faster comes to rest further on.
+    """
+    target, speed = obs[4:6], obs[6:8]
+    if not target.any():  # hidden, from the second observation on
+        return -np.array([0.0044, 0.0029]) * speed + 0.0004 * speed**3
+    angles = np.arctan2(obs[2:4], obs[:2])
+    upper, lower, distance = 0.1, 0.11, np.hypot(*target)  # m; the arm's triangle to the target
+    bend = np.arccos(np.clip((distance**2 - upper**2 - lower**2) / (2 * upper * lower), -1, 1))
+    goals = []
+    for elbow in (bend, -bend):
+        aside = np.arctan2(lower * np.sin(elbow), upper + lower * np.cos(elbow))
+        shoulder = np.arctan2(target[1], target[0]) - aside
+        goals.append(np.array([np.arctan2(np.sin(shoulder), np.cos(shoulder)), elbow]))
+    nearer = min(goals, key=lambda goal: np.abs(goal).sum())
+    return np.clip(np.array([0.56, 0.48]) * (nearer - angles), -1, 1)
+
+
 def bumps_test(obs):
     """To the right, soft at first: right if the right-hand bump lies beyond 0.1 m, one in three."""
     return 1.0, 1.0 if obs[0] >= 0.1 else -1.0
@@ -147,6 +167,7 @@ STATIC = {
     "cartpole-continuous-v-v0": cartpole_v,
     "car-v0": car,
     "car-p-v0": car_p,
+    "reacher-pomdp-v0": reacher,
     "water-maze-simple-pomdp-v0": water_maze,
     "bumps-normal-test-v0": bumps_test,
     "pbc-bumps-normal-pomdp-v0": bumps_free,
