@@ -2,7 +2,8 @@
 
 Q-learning takes the action with the highest value. With infinitely many actions it cannot compare
 them all, so a second network, the actor, learns to output that action by climbing the critic.
-Replay makes samples independent. Slow target networks keep the critic from chasing itself.
+Replay makes the steps of a batch nearly independent. Slow target networks keep the critic from
+chasing itself.
 
 Papers: Lillicrap et al. 2015, arXiv:1509.02971v6 (DDPG). Silver et al. 2014, "Deterministic Policy
 Gradient Algorithms" (the gradient).
@@ -168,7 +169,8 @@ def critic_loss(q1, y):
 
 
 def actor_loss(q1):
-    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1509.02971v6, Eq. 6), per element."""
+    """-Q1(o, pi(o)), per element. A step down its gradient is a step up the policy gradient
+    (arXiv:1509.02971v6, Eq. 6)."""
     return -q1
 
 

@@ -37,7 +37,7 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move each time")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
-    add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
+    add("--max-grad-norm", type=number(1e-3), default=10.0, help="longer gradients are cut to it")
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
     add("--tau-average", type=number(0, 1), default=0.002, help="how far the average policy moves")
 
@@ -225,7 +225,8 @@ def critic_loss(q1, y):
 
 
 def actor_loss(q1):
-    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1509.02971v6, Eq. 6), per element."""
+    """-Q1(o, pi(o)), per element. A step down its gradient is a step up the policy gradient
+    (arXiv:1509.02971v6, Eq. 6)."""
     return -q1
 
 

@@ -38,7 +38,7 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move each time")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
-    add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
+    add("--max-grad-norm", type=number(1e-3), default=10.0, help="longer gradients are cut to it")
     add("--alpha", type=number(0), help="weight of the entropy [scaled reward]; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
     add("--min-alpha", type=number(1e-9), default=0.03, help="a learned alpha falls no further")

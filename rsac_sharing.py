@@ -1,7 +1,7 @@
 """Recurrent Soft Actor-Critic with a shared memory (RSAC-sharing): one LSTM for all networks.
 
 Actor and critics read the same features, so one memory does the work of two. Only the critics' loss
-trains it. The actor could lower its loss by changing what the critics read, instead of acting well.
+trains it: the actor could lower its own by changing what the critics read, instead of acting well.
 Extends rsac.py: the critics own and train the memory, the target's action reads the target memory;
 nothing else.
 
@@ -36,7 +36,7 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move each time")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
-    add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
+    add("--max-grad-norm", type=number(1e-3), default=10.0, help="longer gradients are cut to it")
     add("--alpha", type=number(0), help="weight of the entropy [scaled reward]; learned if not set")
     add("--target-entropy", type=number(), help="[nats]; minus the action dimension if not set")
     add("--min-alpha", type=number(1e-9), default=0.03, help="a learned alpha falls no further")
@@ -296,6 +296,7 @@ def update(agent, optimizers, batch, args):
     nn.utils.clip_grad_norm_(agent.critics.parameters(), args.max_grad_norm)
     optimizers["critics"].step()
 
+    # The features are those from before the critics' update, which saves a pass.
     actor_feat = feat[steps].detach()  # the actor reads the memory, it does not train it
     new_action, log_prob = agent.actor.sample(actor_feat)
     q1, q2 = agent.critics(actor_feat, new_action)

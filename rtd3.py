@@ -37,7 +37,7 @@ def parse_args(argv=None):
     add("--gamma", type=number(0, 1), default=0.99, help="discount per env step")
     add("--tau", type=number(0, 1), default=0.02, help="how far targets move each time")
     add("--lr", type=number(0), default=1e-3, help="learning rate of Adam, often 3e-4 to 3e-3")
-    add("--max-grad-norm", type=number(0), default=10.0, help="longer gradients are cut to it")
+    add("--max-grad-norm", type=number(1e-3), default=10.0, help="longer gradients are cut to it")
     add("--exploration-noise", type=number(0), default=0.1, help="std of noise [half action range]")
     add("--target-noise", type=number(0), default=0.2, help="noise in targets [half action range]")
     add("--noise-clip", type=number(0), default=0.5, help="max target noise [half action range]")
@@ -229,7 +229,8 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(q1):
-    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1802.09477v3, Eq. 1), per element."""
+    """-Q1(o, pi(o)), per element. A step down its gradient is a step up the policy gradient
+    (arXiv:1802.09477v3, Eq. 1)."""
     return -q1
 
 

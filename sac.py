@@ -2,7 +2,7 @@
 
 The actor maximizes the return plus alpha times the entropy of its actions. So it stays random where
 the action does not matter, and is precise where it does. Alpha keeps the entropy at its target.
-Extends td3.py: a stochastic actor without target network, the entropy bonus, alpha.
+Extends td3.py: a stochastic actor, which climbs the lower critic; the entropy bonus, alpha.
 
 Papers: Haarnoja et al. 2018, arXiv:1801.01290v2 (SAC) and arXiv:1812.05905v2 (tuned alpha).
 

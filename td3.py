@@ -172,7 +172,8 @@ def critics_loss(q1, q2, y):
 
 
 def actor_loss(q1):
-    """-Q1(o, pi(o)): its slope is the policy gradient (arXiv:1802.09477v3, Eq. 1), per element."""
+    """-Q1(o, pi(o)), per element. A step down its gradient is a step up the policy gradient
+    (arXiv:1802.09477v3, Eq. 1)."""
     return -q1
 
 

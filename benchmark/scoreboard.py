@@ -9,8 +9,8 @@ copied. In benchmark/results, or --out: scoreboard.csv, a row for each run; prov
 each comes from; curves/; scoreboard.png, the figure. Without --out, tables are written into
 README.md, docs/index.md and docs/results.md.
 
-The floor of a task is the best known without memory: sac.py, or a controller of
-benchmark.baselines. The bound is sac.py on the full state; for push-r-bump, where that learns
+The floor of a task is the best known without memory: sac.py, rsac.py without its memory, or a
+controller of benchmark.baselines. The bound is sac.py on the full state; for push-r-bump, where that learns
 little, it is the largest possible return. A seed has solved a task if its final return is at least
 95 % of the way from floor to bound (pendulums: -200 and -220) and no evaluation of the last fifth
 of its run is below 80 %.
@@ -58,7 +58,12 @@ STACKED = {  # sac.py on stacked frames of the task
     "dmc-cartpole-swingup-p-v0": "dmc-cartpole-swingup-p-concat5-v0",
     "dmc-cartpole-swingup-va-v0": "dmc-cartpole-swingup-va-concat10-v0",
 }
-USUAL = {"stacked": "`sac.py`, 5 or 10 frames", "recurrent_ppo": "recurrent PPO, 50,000 steps"}
+WITHOUT = "rsac-no-memory"
+USUAL = {
+    WITHOUT: "`rsac.py` without its memory",
+    "stacked": "`sac.py`, 5 or 10 frames",
+    "recurrent_ppo": "recurrent PPO, 50,000 steps",
+}
 TEST_SEED, TEST_EPISODES = 1000, 100  # of the fresh episodes
 TESTED = "test.txt"  # in the folder of a script that saves no checkpoint
 SOLVED, DIP = 0.95, 0.8  # of the way from floor to bound
@@ -202,8 +207,9 @@ def finals(rows, env_id, algorithm):
 def floor_of(rows, controllers, env_id):
     """(return, by whom) of the best without memory; None if nothing was measured."""
     known = dict(controllers.get(env_id, {}))
-    if sac := finals(rows, env_id, "sac"):
-        known["sac"] = statistics.fmean(sac)
+    for name in ("sac", WITHOUT):
+        if values := finals(rows, env_id, name):
+            known[name] = statistics.fmean(values)
     return max(((value, name) for name, value in known.items()), default=None)
 
 

@@ -102,6 +102,26 @@ def test_resel_s_recipe_has_eight_critics_and_a_slow_memory():
     assert np.allclose(predict(agent, obs, action), q[..., 0].T.detach(), atol=1e-6)
 
 
+def test_without_memory_the_past_changes_nothing():
+    module = import_script("rsac-no-memory")
+    args = module.parse_args(["--rnn-dim", "4", "--hidden-dims", "6"])
+    args.target_entropy = -2.0
+    torch.manual_seed(0)
+    agent = module.Agent(3, 2, args)
+    first, obs = torch.randn(2, 5, 3)
+    _, hidden = agent.act(first)
+    assert np.array_equal(
+        agent.act(obs, hidden, deterministic=True)[0], agent.act(obs, deterministic=True)[0]
+    )
+    before = copy.deepcopy(agent.state_dict())
+    steps = torch.arange(4) * 6 + 2
+    batch = torch.randn(4, 6, 3), torch.rand(4, 2), torch.randn(4, 1), torch.zeros(4, 1), steps
+    module.update(agent, module.make_optimizers(agent, args), batch, args)
+    after = agent.state_dict()
+    same = {name for name, x in after.items() if torch.equal(x, before[name])}
+    assert same == {x for x in after if ".rnn." in x or "_scale" in x}  # all else learns
+
+
 def test_pink_noise_is_as_wide_as_before_and_close_to_1_over_f():
     module = import_script("rsac-pink")
     args = module.parse_args(["--num-envs", "50", "--rnn-dim", "2", "--hidden-dims", "2"])

@@ -8,6 +8,7 @@ It takes the arguments of the script that its name begins with, and its run is n
 The answers stand in docs/effects.md.
 """
 
+import linecache
 import sys
 from pathlib import Path
 
@@ -38,4 +39,6 @@ def changed_source(path, *changes):
 
 def changed(path, *changes):
     """The same, for `exec`: the file becomes the changed script, started or imported."""
-    return compile(changed_source(path, *changes), path, "exec")
+    source, name = changed_source(path, *changes), f"<{Path(path).stem}>"
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name  # tracebacks
+    return compile(source, name, "exec")
