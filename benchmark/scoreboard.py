@@ -10,10 +10,10 @@ each comes from; curves/; scoreboard.png, the figure. Without --out, tables are 
 README.md, docs/index.md and docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, rsac.py without its memory, or a
-controller of benchmark.baselines. The bound is sac.py on the full state; for push-r-bump, where that learns
-little, it is the largest possible return. A seed has solved a task if its final return is at least
-95 % of the way from floor to bound (pendulums: -200 and -220) and no evaluation of the last fifth
-of its run is below 80 %.
+controller of benchmark.baselines. The bound is sac.py on the full state; for push-r-bump, where
+that learns little, it is the largest possible return. A seed has solved a task if its final return
+is at least 95 % of the way from floor to bound (pendulums: -200 and -220) and no evaluation of the
+last fifth of its run is below 80 %.
 """
 
 import csv

@@ -101,7 +101,15 @@ def test_stacked_frames_count_as_a_result_of_their_task():
     rows = [row(TASK, "sac", 0, -1000), row(FULL, "sac", 0, -150), row(TASK, "rsac", 0, -150)]
     rows += [row("pendulum-p-concat5-v0", "sac", 0, -180), row(TASK, "recurrent_ppo", 0, -600)]
     text = scoreboard.others(scoreboard.summary(rows, {}), scoreboard.USUAL).splitlines()
-    assert text[-1] == f"| `{TASK}` | -180 (1 of 1) | -600 (0 of 1) |"
+    assert text[-1] == f"| `{TASK}` | - | -180 (1 of 1) | -600 (0 of 1) |"
+
+
+def test_the_floor_is_the_best_without_memory():
+    rows = [row(TASK, "sac", 0, -1000)]
+    rows += [row(TASK, "rsac-no-memory", seed, final) for seed, final in ((0, -900), (1, -700))]
+    static = {TASK: {"random": -1200, "static": -950}}
+    assert scoreboard.floor_of(rows, static, TASK) == (-800, "rsac-no-memory")
+    assert scoreboard.floor_of(rows[:1], static, TASK) == (-950, "static")
 
 
 def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path, capsys):

@@ -3,9 +3,9 @@
 Eberhard et al. 2023, "Pink Noise Is All You Need" (ICLR 2023). At each step the noise is a standard
 normal number, as before, so each single action is as random. But given earlier actions, which the
 memory reads, the noise can be foretold in part: what acts is not quite the policy that learns, as
-always in replay. Theirs is drawn for a whole episode at a time. Here it is a sum of six first-order processes with time scales
-of 0.25 to 256 steps, each four times as long as the one before, whose spectrum is close to 1/f; it
-goes on through all episodes.
+always in replay. Theirs is drawn for a whole episode at a time. Here it is a sum of six first-order
+processes with time scales of 0.25 to 256 steps, each four times as long as the one before, whose
+spectrum is close to 1/f; it goes on through all episodes.
 """
 
 from variant import changed
