@@ -1,8 +1,8 @@
 """rsac.py without its memory: what is left when only the latest observation is seen?
 
-The summary of the steps so far is always 0. All else stays: LayerNorm, scales, clipping, losses, the
-average policy. Start it with `--memory-input obs`, since an agent that sees its
-previous action can leave itself notes in its actions.
+The summary of the steps so far is always 0. All else stays: LayerNorm, scales, clipping, losses,
+the average policy. Start it with `--memory-input obs`, since an agent that sees its previous action
+can leave itself notes in its actions.
 """
 
 from variant import changed
