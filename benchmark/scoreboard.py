@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmark import ROOT, child_error, find_script, read_curve, save_figure
 from benchmark.plot import collect, markdown, read_baselines, read_runs, skip
 from common.cli import Parser, integer, run_cli
-from common.errors import UserError
+from common.errors import RunError, UserError
 from common.files import write_csv, write_file
 
 RESULTS = ROOT / "benchmark" / "results"
@@ -164,7 +164,7 @@ def take_in(folders, rows, out, episodes):
                     continue
                 row = evaluate_run(folder, episodes)
                 runs = read_runs([folder / "progress.csv"], skip)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RunError) as error:
                 skip(folder, error)
                 continue
             if not runs:

@@ -44,6 +44,16 @@ class Parser(argparse.ArgumentParser):
         line = " ".join(message.split())
         self.exit(2, f"{self.prog}: error: {line} (see {self.prog} --help)\n")
 
+    def parse_args(self, args=None, namespace=None):
+        """As argparse's, but refuses empty words: those of a shell variable that is not set."""
+        before = "the first argument"
+        for word in sys.argv[1:] if args is None else args:
+            name, equals, value = word.partition("=")
+            if not word or (name.startswith("--") and equals and not value):
+                self.error(f"{name or before}: empty; is a shell variable not set?")
+            before = word
+        return super().parse_args(args, namespace)
+
     def parse(self, argv=None):
         """parse_args, plus `typed`: the names of the arguments given on the command line."""
         if argv is None:  # Ctrl-C during the imports, which take seconds
@@ -82,13 +92,6 @@ def number(low=-math.inf, high=math.inf, whole=False):
 SEED = integer(0, 2**31 - 1)
 
 
-def path(text):
-    """An argparse type: a path, not the empty word of a shell variable that is not set."""
-    if not text:
-        raise argparse.ArgumentTypeError("must be a path, not ''")
-    return text
-
-
 def add_run_arguments(parser):
     """Adds the arguments of every script that do not change the algorithm."""
     add = parser.add_argument_group("run").add_argument
@@ -96,11 +99,10 @@ def add_run_arguments(parser):
     add("--device", default="cpu", help="device of the networks: cpu, cuda or cuda:N")
     add(
         "--run-dir",
-        type=path,
         help="new folder for the run; runs/<env>__<script>__<seed>__<time> if not set",
     )
-    add("--resume", type=path, metavar="FOLDER", help="continue the run in this folder")
-    add("--evaluate", type=path, metavar="PATH", help="do not train; play this run or checkpoint")
+    add("--resume", metavar="FOLDER", help="continue the run in this folder")
+    add("--evaluate", metavar="PATH", help="do not train; play this run or checkpoint")
     add("--eval-episodes", type=integer(1), default=10, help="episodes of each evaluation")
     add("--video", action="store_true", help="film --evaluate, or every 10th evaluation of a run")
 

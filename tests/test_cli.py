@@ -42,9 +42,9 @@ AT_ONCE = {
     "--eval-every 0": "--eval-every",
     "--eval-episodes 0": "--eval-episodes",
     "--evaluate x --resume y": "--evaluate and --resume cannot go together",
-    "--evaluate=": "--evaluate: must be a path, not ''",
-    "--resume=": "--resume: must be a path, not ''",
-    "--run-dir=": "--run-dir: must be a path, not ''",
+    "--evaluate=": "--evaluate: empty",
+    "--resume=": "--resume: empty",
+    "--run-dir=": "--run-dir: empty",
     "--buffer-size 1e18": "--buffer-size",
     "surplus": "unrecognized arguments: surplus",
 }

@@ -133,7 +133,7 @@ BAD = {
     "another table": (["--baselines", "README.md"], "README.md is not a table"),
     "baselines that are a folder": (["--baselines", "docs"], "docs: Is a directory"),
     "a long name": (["--out", "x" * 300], "File name too long"),
-    "no name": (["--out", ""], "has no file name"),
+    "no name": (["--out", "/"], "has no file name"),
     "a path that is none": (["nowhere"], "there is no nowhere"),
     "an environment without runs": (["--env-ids", "nope"], "no runs found"),
     "few resamples": (["--bootstrap", "5"], "at least 100"),
@@ -582,14 +582,14 @@ def test_doing_nothing_on_the_pendulum_scores_what_its_equations_say():
     assert score == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("env_id", "least"),
-    [("pendulum-v-v0", -900), ("cartpole-continuous-v-v0", 990), ("car-p-v0", 0.19)],
-)
-def test_a_static_controller_scores_what_is_known_of_it(env_id, least):
-    # Random actions get about -1240, 17 and 0.18 there.
-    returns, _ = baselines.measure(env_id, baselines.STATIC[env_id], 5, seed=0)
-    assert np.mean(returns) > least
+@pytest.mark.parametrize("env_id", baselines.STATIC)
+def test_a_static_controller_scores_what_our_table_says(env_id):
+    if "bumps" in env_id:
+        pytest.importorskip("pybullet")
+    row = baselines.read_rows(ROOT / "benchmark" / "results" / "baselines.csv")[env_id, "static"]
+    mean, std = map(float, row[2:4])
+    returns, _ = baselines.measure(env_id, baselines.STATIC[env_id], 20, seed=0)
+    assert np.mean(returns) == pytest.approx(mean, abs=3 * std / 20**0.5 + 1e-6)
 
 
 def test_the_static_controller_of_the_car_always_finds_heaven():

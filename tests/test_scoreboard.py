@@ -112,6 +112,25 @@ def test_the_floor_is_the_best_without_memory():
     assert scoreboard.floor_of(rows[:1], static, TASK) == (-950, "static")
 
 
+def test_a_run_is_tested_on_fresh_episodes_and_their_number_is_that_of_the_tables(
+    tmp_path, monkeypatch
+):
+    commands = []
+
+    def note(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "killed")
+
+    folder = train("sac", tiny("sac", env="pendulum-v0"), tmp_path, "pendulum-v0__sac__0__now")
+    monkeypatch.setattr(scoreboard.subprocess, "run", note)
+    rows = []
+    scoreboard.take_in([folder.parent], rows, tmp_path, scoreboard.TEST_EPISODES)
+    assert rows == []  # its evaluation failed: named and left out, others go on
+    ((*_, evaluate, run, seed, value, episodes, number),) = commands
+    assert (evaluate, run) == ("--evaluate", str(folder))
+    assert (seed, value, episodes, number) == ("--seed", "1000", "--eval-episodes", "100")
+
+
 def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path, capsys):
     runs, out = tmp_path / "runs", tmp_path / "results"
     name = "pendulum-v0__sac-of-a-tag__0"
