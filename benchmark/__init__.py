@@ -18,6 +18,7 @@ import numpy as np
 
 from common.errors import RunError, UserError
 from common.files import write_file
+from common.machine import usable_cores
 
 ROOT = Path(__file__).resolve().parent.parent
 RECURRENT = ("rsac", "rdpg", "rtd3", "rsac_sharing")
@@ -213,13 +214,6 @@ def machine():
         f"{cpu}, {usable_cores()} cores, Python {python}, torch {torch}, "
         f"commit {commit or 'unknown'}"
     )
-
-
-def usable_cores():
-    """Cores that this process may use; in a job that can be fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def child_env(num_threads):

@@ -181,8 +181,12 @@ def take_in(folders, rows, out, episodes):
 def read_rows(path):
     if not path.exists():
         return []
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+    with open(path, newline="", errors="replace") as file:
+        table = csv.DictReader(file)
+        names, rows = table.fieldnames, list(table)
+    if names != list(COLUMNS) or any(None in row.values() for row in rows):
+        raise UserError(f"{path} is not a table of benchmark.scoreboard; choose another --out")
+    return rows
 
 
 def write_rows(path, rows):

@@ -38,11 +38,11 @@ from benchmark import (
     move_aside,
     read_curve,
     split_argv,
-    usable_cores,
 )
 from common.cli import SEED, Parser, integer, number, run_cli
 from common.errors import UserError
 from common.files import file_name
+from common.machine import usable_cores
 
 # What the sweep itself says to a script, and what to do instead of saying it.
 OWN = {

@@ -16,7 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import psutil
 import torch
 from torch.backends.cpu import get_cpu_capability
 from torch.utils.tensorboard import SummaryWriter
@@ -27,28 +26,12 @@ from common.checkpoint import load_checkpoint, save_checkpoint
 from common.errors import RunError, UserError
 from common.evaluate import evaluate, make_eval_envs, set_up_torch
 from common.files import file_name, write_csv, write_file
+from common.machine import free_memory, usable_cores
 from common.replay_files import ReplayFiles, arrays_of
 from envs.table import foreign_module
 from envs.wrappers import make_seeds
 
 STOP = (signal.SIGINT, signal.SIGTERM)
-CGROUP = Path("/sys/fs/cgroup")  # limits of containers and batch jobs; version 1 in memory/
-GROUPS = Path("/proc/self/cgroup")  # where in there this process is
-
-
-def free_memory():
-    """Free bytes on this machine, or of the container or batch job, as if this process were alone
-    in there."""
-    free, groups = [psutil.virtual_memory().available], {Path()}
-    with suppress(OSError):  # lines such as 0::/slurm/job_7; groups around it have limits, too
-        for line in GROUPS.read_text().splitlines():
-            group = Path(line.split(":", 2)[2].strip("/"))
-            groups |= {group, *group.parents}
-    for group in groups:
-        for path in (group / "memory.max", Path("memory") / group / "memory.limit_in_bytes"):
-            with suppress(OSError, ValueError):  # no such file, or no limit: "max"
-                free.append(int((CGROUP / path).read_text()) - psutil.Process().memory_info().rss)
-    return max(0, min(free))
 
 
 def origin():
@@ -64,7 +47,7 @@ def origin():
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "gymnasium", "numpy")},
         # With what PyTorch makes of the processor (AVX2 or AVX512): times depend on it.
-        "machine": f"{platform.platform()}, {psutil.cpu_count()} cores, {get_cpu_capability()}",
+        "machine": f"{platform.platform()}, {usable_cores()} cores, {get_cpu_capability()}",
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
 

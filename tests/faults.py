@@ -13,6 +13,7 @@ import toy_envs
 from gymnasium.spaces import Box
 
 import common.envs
+import common.machine
 import common.run
 
 
@@ -61,7 +62,7 @@ def slow_steps(seconds):
 
 def in_container(folder):
     """The files of cgroup lie in this folder; the machine itself has memory enough."""
-    common.run.CGROUP = Path(folder)
+    common.machine.CGROUP = Path(folder)
     psutil.virtual_memory = lambda: Namespace(available=2**40)
 
 

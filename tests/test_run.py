@@ -35,6 +35,7 @@ from script_runs import (
 from torch.utils.tensorboard import SummaryWriter
 from toy_envs import WRONG
 
+import common.machine
 import common.run
 from common.checkpoint import load_checkpoint
 from common.errors import UserError
@@ -367,14 +368,25 @@ def test_an_environment_without_a_time_limit_is_cut(tmp_path):
 @pytest.mark.parametrize(("limit", "free"), [("1", 0), ("max", None), (str(2**62), None)])
 def test_what_a_container_may_use_bounds_what_is_free(name, limit, free, tmp_path, monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Namespace(available=2**40))
-    monkeypatch.setattr(common.run, "CGROUP", tmp_path)
-    assert common.run.free_memory() == 2**40
+    monkeypatch.setattr(common.machine, "CGROUP", tmp_path)
+    assert common.machine.free_memory() == 2**40
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(f"{limit}\n")
-    assert common.run.free_memory() == (2**40 if free is None else free)
+    assert common.machine.free_memory() == (2**40 if free is None else free)
     (tmp_path / name).write_text(f"{2**39}\n")
     used = psutil.Process().memory_info().rss
-    assert common.run.free_memory() == pytest.approx(2**39 - used, abs=2**25)
+    assert common.machine.free_memory() == pytest.approx(2**39 - used, abs=2**25)
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("250000", 2), ("50000", 1), ("max", 8), ("900000", 8), ("", 8)]
+)
+def test_the_cores_of_a_container_count(quota, cores, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(common.machine, "CGROUP", tmp_path)
+    if quota:
+        (tmp_path / "cpu.max").write_text(f"{quota} 100000\n")
+    assert common.machine.usable_cores() == cores
 
 
 @pytest.mark.parametrize(
@@ -386,13 +398,13 @@ def test_what_a_container_may_use_bounds_what_is_free(name, limit, free, tmp_pat
 )
 def test_the_limit_of_a_batch_job_counts(line, limit, tmp_path, monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Namespace(available=2**40))
-    monkeypatch.setattr(common.run, "CGROUP", tmp_path)
-    monkeypatch.setattr(common.run, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(common.machine, "CGROUP", tmp_path)
+    monkeypatch.setattr(common.machine, "GROUPS", tmp_path / "groups")
     (tmp_path / "groups").write_text(f"1:cpu:/other\n{line}\n")
     (tmp_path / limit).parent.mkdir(parents=True)
     (tmp_path / limit).write_text(f"{2**39}\n")
     used = psutil.Process().memory_info().rss
-    assert common.run.free_memory() == pytest.approx(2**39 - used, abs=2**25)
+    assert common.machine.free_memory() == pytest.approx(2**39 - used, abs=2**25)
 
 
 def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):

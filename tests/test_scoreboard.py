@@ -131,6 +131,13 @@ def test_a_run_is_tested_on_fresh_episodes_and_their_number_is_that_of_the_table
     assert (seed, value, episodes, number) == ("--seed", "1000", "--eval-episodes", "100")
 
 
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", ",".join(scoreboard.COLUMNS) + "\nx,sac,0\n"])
+def test_another_table_is_not_taken_for_that_of_the_runs(text, tmp_path):
+    (tmp_path / "scoreboard.csv").write_text(text)
+    with pytest.raises(UserError, match="is not a table of benchmark"):
+        scoreboard.read_rows(tmp_path / "scoreboard.csv")
+
+
 def test_a_finished_run_is_tested_once_and_an_unfinished_one_not_at_all(tmp_path, capsys):
     runs, out = tmp_path / "runs", tmp_path / "results"
     name = "pendulum-v0__sac-of-a-tag__0"
