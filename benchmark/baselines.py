@@ -4,7 +4,7 @@
     python -m benchmark.baselines --env-ids pendulum-p-v0 --episodes 1000
 
 A static controller answers each observation alone, so what it scores needs no memory. Those below
-were found by hand and by random search, so the best policy without memory may be better.
+were found by hand and by search, so the best policy without memory may be better.
 """
 
 import csv

@@ -46,11 +46,11 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args=None, namespace=None):
         """As argparse's, but refuses empty words: those of a shell variable that is not set."""
-        before = "the first argument"
+        before = self.prog
         for word in sys.argv[1:] if args is None else args:
             name, equals, value = word.partition("=")
             if not word or (name.startswith("--") and equals and not value):
-                self.error(f"{name or before}: empty; is a shell variable not set?")
+                self.error(f"an empty word after {name or before}; is a shell variable not set?")
             before = word
         return super().parse_args(args, namespace)
 

@@ -34,8 +34,9 @@ def free_memory():
 def usable_cores():
     """Cores that this process may use; in a container or batch job that can be fewer than there
     are."""
-    here = hasattr(os, "sched_getaffinity")
-    cores = [len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1]
+    cores = [os.cpu_count() or 1]
+    if hasattr(os, "sched_getaffinity"):
+        cores.append(len(os.sched_getaffinity(0)))
     for group in own_groups():
         with suppress(OSError, ValueError):  # microseconds of work in a period, or "max"
             quota, period = (CGROUP / group / "cpu.max").read_text().split()

@@ -10,6 +10,7 @@ import sys
 import pytest
 from script_runs import RECURRENT, ROOT, SCRIPTS, env_id, run, tiny, train
 
+from common import cli
 from envs.table import OURS
 
 # Found while arguments are parsed: arguments -> what the line says.
@@ -42,9 +43,9 @@ AT_ONCE = {
     "--eval-every 0": "--eval-every",
     "--eval-episodes 0": "--eval-episodes",
     "--evaluate x --resume y": "--evaluate and --resume cannot go together",
-    "--evaluate=": "--evaluate: empty",
-    "--resume=": "--resume: empty",
-    "--run-dir=": "--run-dir: empty",
+    "--evaluate=": "an empty word after --evaluate;",
+    "--resume=": "an empty word after --resume;",
+    "--run-dir=": "an empty word after --run-dir;",
     "--buffer-size 1e18": "--buffer-size",
     "surplus": "unrecognized arguments: surplus",
 }
@@ -279,6 +280,21 @@ def test_help_is_there_without_torch(script):
     ended = call("-c", code)
     assert ended.stdout.splitlines()[-1] == "[]", ended
     assert "--sequence-length" in ended.stdout or script not in RECURRENT
+
+
+@pytest.mark.parametrize(
+    ("words", "after"),
+    [([""], "tool.py"), (["runs", ""], "runs"), (["--out", ""], "--out"), (["--out="], "--out")],
+)
+def test_an_empty_word_is_refused(words, after, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "program", lambda: "tool.py")
+    parser = cli.Parser("A tool.")
+    parser.add_argument("--out")
+    parser.add_argument("folders", nargs="*")
+    with pytest.raises(SystemExit) as end:
+        parser.parse_args(words)
+    assert end.value.code == 2
+    assert f"an empty word after {after}; " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tool", sorted(path.stem for path in ROOT.glob("benchmark/[a-z]*.py")))

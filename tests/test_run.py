@@ -383,6 +383,7 @@ def test_what_a_container_may_use_bounds_what_is_free(name, limit, free, tmp_pat
 )
 def test_the_cores_of_a_container_count(quota, cores, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(common.machine, "CGROUP", tmp_path)
     if quota:
         (tmp_path / "cpu.max").write_text(f"{quota} 100000\n")

@@ -139,6 +139,9 @@ def test_pink_noise_is_as_wide_as_before_and_close_to_1_over_f():
     slope, _ = np.polyfit(np.log(frequency[middle]), np.log(power[middle]), 1)
     assert slope == pytest.approx(-1, abs=0.15)
 
+    with pytest.raises(AssertionError):
+        agent.act(torch.zeros(1, 1))  # there is a noise for each of 50 environments, not for one
+
     mean, _ = agent.actor_average(agent.actor_average.rnn(torch.zeros(50, 1, 1))[0])
     mean = torch.tanh(mean).detach()
     assert np.allclose(agent.act(torch.zeros(50, 1), deterministic=True)[0], mean[:, 0])

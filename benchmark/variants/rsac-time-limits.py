@@ -1,6 +1,6 @@
 """rsac.py, if every time limit were an end of the task: the value beyond it is 0.
 
-That is right where waiting must not pay, and where a memory can count the steps.
+It may help where waiting must not pay, since a memory can count the steps.
 """
 
 from variant import changed
