@@ -29,6 +29,7 @@ from benchmark import (
     machine,
     move_aside,
     read_curve,
+    sweep,
 )
 from common.cli import SEED, Parser, integer, run_cli
 from common.errors import UserError
@@ -52,6 +53,7 @@ def parse_args(argv=None):
 def main(args):
     check_env_id(args.env_id)
     check_package("stable_baselines3")
+    sweep.handle_signals()  # a KeyboardInterrupt: no training goes on without this process
     print(machine())
     results = {}
     for script in args.scripts:

@@ -15,7 +15,6 @@ import csv
 import math
 import statistics
 
-from benchmark import read_curve
 from benchmark.plot import markdown
 from benchmark.scoreboard import (
     RESULTS,
@@ -28,6 +27,7 @@ from benchmark.scoreboard import (
     origins,
     parse_args,
     provenance,
+    read_copy,
     save,
     short,
 )
@@ -107,7 +107,7 @@ def pink(rows, out):
             continue
         for name, noise in PINK.items():
             for row in of(rows, task, name):
-                curve = read_curve(curve_of(row, out))
+                curve = read_copy(row, out)
                 then = dict(zip(curve["global_step"], curve["eval_return_mean"], strict=True))
                 cells = [short(then[step]) if step in then else "-" for step in steps]
                 lines.append([f"`{task}`", noise, row["seed"], *cells])
@@ -119,7 +119,7 @@ def same_minutes(rows, out):
     """Markdown: runs of sac.py, and what rsac.py returned when it had learned as long."""
     lines = []
     for task in BULLET:
-        curves = [read_curve(curve_of(row, out)) for row in of(rows, task, "rsac")]
+        curves = [read_copy(row, out) for row in of(rows, task, "rsac")]
         for env_id in (task, BULLET[task]):
             if curves and (group := of(rows, env_id, "sac")):
                 minutes = statistics.median(float(row["minutes"]) for row in group)
@@ -173,7 +173,7 @@ def draw(rows, published, out):
         axes.set_xlabel("million env steps", fontsize=8)
         for name, (_, color) in OURS.items():
             for row in of(rows, task, name):
-                curve = read_curve(curve_of(row, out))
+                curve = read_copy(row, out)
                 axes.plot(curve["global_step"] / 1e6, curve["eval_return_mean"], color, lw=0.9)
         axes.axhline(1000, color="0.6", ls=":", lw=0.9)
         for name, mark in (("RESeL", "ko"), ("MF-RNN", "kx")):

@@ -351,6 +351,18 @@ def curve_of(row, out):
     return out / "curves" / f"{row['env_id']}__{row['algorithm']}__{row['seed']}.csv"
 
 
+def read_copy(row, out):
+    """The curve of a row.  Raises UserError if its file is missing or damaged."""
+    path = curve_of(row, out)
+    try:
+        return read_curve(path)
+    except (OSError, ValueError) as error:
+        table = out / "scoreboard.csv"
+        raise UserError(
+            f"cannot read {path}: {error}; delete its row in {table} and take the run in again"
+        ) from error
+
+
 def origins(path):
     """What the head of a curve's file says about its run; a list, empty if there is no file."""
     lines = path.read_text().splitlines() if path.exists() else []
@@ -374,7 +386,7 @@ def draw(lines, rows, out):
             color = SHOWN.get(row["algorithm"])
             if row["env_id"] != env_id or color is None:
                 continue
-            curve = read_curve(curve_of(row, out))
+            curve = read_copy(row, out)
             axes.plot(curve["global_step"] / 1000, curve["eval_return_mean"], color=color, lw=0.9)
         if line["floor"] is not None:
             axes.axhline(line["floor"][0], color="C7", ls="--", lw=1)

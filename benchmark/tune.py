@@ -57,6 +57,7 @@ def read_space(path):
 def open_study(args, space):
     """The study in `args.log_dir`, and a lock that each of its workers holds."""
     import optuna
+    from sqlalchemy.exc import DatabaseError  # of SQLite, which Optuna writes with it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -69,7 +70,13 @@ def open_study(args, space):
         dead = []
     pruner = optuna.pruners.MedianPruner(n_warmup_steps=args.prune_after)
     how = {"direction": "maximize", "pruner": pruner, "load_if_exists": True, "study_name": "tune"}
-    study = optuna.create_study(storage=f"sqlite:///{args.log_dir}/study.db", **how)
+    try:
+        study = optuna.create_study(storage=f"sqlite:///{args.log_dir}/study.db", **how)
+    except DatabaseError as error:
+        raise UserError(
+            f"cannot read {args.log_dir}/study.db: {error.orig}; delete it, or use another "
+            "--log-dir"
+        ) from error
     args.asked = [args.script, args.env_id, args.seeds, args.options, str(sorted(space.items()))]
     if study.user_attrs.get("asked", args.asked) != args.asked:
         raise UserError(f"{args.log_dir} has the search of another command; use another --log-dir")

@@ -211,6 +211,17 @@ def test_a_damaged_run_is_left_out(file, tmp_path, capsys):
     assert f"skipped {damaged.parent}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", [None, "", "global_step,wall_seconds,eval_return_mean\n0,1,x\n"])
+def test_a_row_without_its_curve_is_one_line(text, tmp_path):
+    write_run(tmp_path / "runs" / f"{TASK}__rsac__3", -150)
+    words = ["--out", str(tmp_path / "out")]
+    scoreboard.main(scoreboard.parse_args([str(tmp_path / "runs"), *words]))
+    (curve,) = (tmp_path / "out" / "curves").glob("*.csv")
+    curve.unlink() if text is None else curve.write_text(text)
+    with pytest.raises(UserError, match=r"cannot read .*rsac__3\.csv.*delete its row"):
+        scoreboard.main(scoreboard.parse_args(words))
+
+
 def test_what_cannot_be_shown_is_one_line(tmp_path):
     for words in ([], [str(tmp_path / "nowhere")]):
         with pytest.raises(UserError, match=r"no runs yet|no folder"):

@@ -1,5 +1,8 @@
-"""benchmark.speed, and what benchmark.compare_sb3 says about a difference."""
+"""benchmark.speed and benchmark.compare_sb3."""
 
+import fcntl
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -8,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark import compare_sb3, speed
+from benchmark import compare_sb3, read_curve, speed
 from common.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -158,6 +161,41 @@ def test_a_run_of_ours_ends_at_the_step_at_which_theirs_does(tmp_path):
     assert not compare_sb3.complete(tmp_path, 300)
     with pytest.raises(UserError, match="200 steps, not --total-steps 100"):
         compare_sb3.complete(tmp_path, 100)
+
+
+def compare(folder, *words):
+    """A comparison as a process of its own, SAC with seed 0."""
+    command = [sys.executable, "-m", "benchmark.compare_sb3", "--scripts", "sac", "--seeds", "0"]
+    command += ["--log-dir", str(folder), *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+    return subprocess.Popen(command, **pipes)
+
+
+def test_both_are_trained_once_and_evaluated_at_the_same_steps_and_starts(tmp_path):
+    words = ["--total-steps", "300", "--env-id", "Pendulum-v1"]
+    out, err = compare(tmp_path, *words).communicate(timeout=250)
+    paths = [tmp_path / f"Pendulum-v1__{name}__0" / "progress.csv" for name in ("sac", "sb3-sac")]
+    texts = [path.read_text() for path in paths]
+    for curve in map(read_curve, paths):
+        assert curve["global_step"].tolist() == [0, 300], err
+        assert all(-2000 < value < 0 for value in curve["eval_return_mean"])
+    ours, theirs = re.search(r"\| sac \| (\S+) \| (\S+) \| \S+ \| - \|", out).groups()
+    assert out.count(f"seed 0: {ours}") == out.count(f"seed 0: {theirs}") == 1
+    again, _ = compare(tmp_path, *words).communicate(timeout=250)
+    assert again == out
+    assert texts == [path.read_text() for path in paths]
+
+
+def test_a_comparison_that_is_asked_to_end_leaves_no_training_behind(tmp_path):
+    process = compare(tmp_path, "--total-steps", "1000000")
+    folder = tmp_path / "Pendulum-v1__sac__0"
+    while not (folder / "args.json").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130
+    with open(folder / "args.json", "r+") as file:  # a run that is alive holds this lock
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_one_seed_has_no_interval():

@@ -185,6 +185,14 @@ def test_a_mistake_can_be_corrected_in_the_same_folder_and_another_search_is_ref
         assert "has the search of another command" in err
 
 
+def test_a_damaged_study_is_one_line(tmp_path):
+    (tmp_path / "tune").mkdir()
+    (tmp_path / "tune" / "study.db").write_text("no database")
+    code, out, err = end(start(tmp_path))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "tune/study.db: file is not a database; delete it" in err
+
+
 @pytest.mark.parametrize(
     "line",
     ["--lr", "--lr log", "--lr log 1", "--lr log 0 1", "--lr log 2 1", "--lr log a b", "--lr 1 2",
