@@ -28,7 +28,7 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError
 from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmark import (
@@ -110,6 +110,7 @@ class Run:
     total_steps: int | None  # None: the script's default, which its args.json tells
     log_dir: Path
     threads: int
+    last_read: tuple = field(default=(None, None), compare=False)  # state of progress.csv, curve
 
     @property
     def folder(self):
@@ -152,8 +153,13 @@ class Run:
 
     def curve(self):
         """What progress.csv has so far, None if that is nothing."""
+        path = self.folder / "progress.csv"
         try:
-            return read_curve(self.folder / "progress.csv")
+            state = path.stat()
+            state = (state.st_ino, state.st_mtime_ns, state.st_size)
+            if state != self.last_read[0]:  # a table of many runs asks every second
+                self.last_read = state, read_curve(path)
+            return self.last_read[1]
         except (OSError, ValueError):
             return None
 

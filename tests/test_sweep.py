@@ -20,9 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import import_script, move_aside, plot, sweep
+from benchmark import import_script, move_aside, plot, read_curve, sweep
 from benchmark.sweep import clock, last_lines, parse_args, read_config, split_options
 from common.errors import UserError
+from common.files import write_file
 
 ROOT = Path(__file__).parent.parent
 FAKE = "tests/fake_script.py"
@@ -559,6 +560,23 @@ def test_a_narrow_table_shows_the_end_of_a_name(tmp_path):
     narrow = table.row(it, 70)
     assert len(narrow) == 70
     assert narrow.endswith("…cript__0")
+
+
+def test_a_table_reads_a_curve_again_only_when_it_has_changed(tmp_path, monkeypatch):
+    runs = sweep.make_runs(parse_args([*ONE, "--seeds", "0", "1", "--log-dir", str(tmp_path)]))
+    text, read = "global_step,wall_seconds,eval_return_mean\n0,1,-9\n", []
+    for it in runs:
+        it.folder.mkdir()
+        (it.folder / "progress.csv").write_text(text)
+    monkeypatch.setattr(sweep, "read_curve", lambda path: read.append(path) or read_curve(path))
+    table = sweep.Table(runs)
+    for _ in range(3):
+        assert [it.step() for it in runs] == [0, 0]
+        table.summary()
+    assert read == [it.folder / "progress.csv" for it in runs]
+    write_file(runs[1].folder / "progress.csv", f"{text}100,2,-8\n".encode())
+    assert [it.step() for it in runs] == [0, 100]
+    assert len(read) == 3
 
 
 def test_a_shorter_run_is_not_taken_for_one_of_the_default_length(tmp_path):
