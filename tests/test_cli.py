@@ -89,7 +89,7 @@ LATER = {
     "--device meta": "--device meta is not available",
     "--device cuda:77": "--device cuda:77 is not available",
     "--buffer-size 1e14": "smaller",
-    "--hidden-dims 1e9 1e9": "smaller",
+    "--hidden-dims 1e14 1e14": "smaller",
     "--num-threads 1e10": "--num-threads 10000000000 is more than 1024",
     "--buffer-size 2 --num-envs 3": "--buffer-size 2 is too small",
     "--run-dir /proc/nowhere": "/proc",
