@@ -110,7 +110,8 @@ class Run:
     total_steps: int | None  # None: the script's default, which its args.json tells
     log_dir: Path
     threads: int
-    last_read: tuple = field(default=(None, None), compare=False)  # state of progress.csv, curve
+    # Of progress.csv: which version of the file, its curve.
+    last_read: tuple = field(default=(None, None), init=False, repr=False, compare=False)
 
     @property
     def folder(self):
@@ -155,10 +156,10 @@ class Run:
         """What progress.csv has so far, None if that is nothing."""
         path = self.folder / "progress.csv"
         try:
-            state = path.stat()
-            state = (state.st_ino, state.st_mtime_ns, state.st_size)
-            if state != self.last_read[0]:  # a table of many runs asks every second
-                self.last_read = state, read_curve(path)
+            stat = path.stat()
+            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if version != self.last_read[0]:  # a table of many runs asks every second
+                self.last_read = version, read_curve(path)
             return self.last_read[1]
         except (OSError, ValueError):
             return None

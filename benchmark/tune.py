@@ -73,10 +73,8 @@ def open_study(args, space):
     try:
         study = optuna.create_study(storage=f"sqlite:///{args.log_dir}/study.db", **how)
     except DatabaseError as error:
-        raise UserError(
-            f"cannot read {args.log_dir}/study.db: {error.orig}; delete it, or use another "
-            "--log-dir"
-        ) from error
+        where = f"{args.log_dir}/study.db"
+        raise UserError(f"cannot read {where}: {error.orig}; use another --log-dir") from error
     args.asked = [args.script, args.env_id, args.seeds, args.options, str(sorted(space.items()))]
     if study.user_attrs.get("asked", args.asked) != args.asked:
         raise UserError(f"{args.log_dir} has the search of another command; use another --log-dir")

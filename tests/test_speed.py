@@ -171,7 +171,7 @@ def compare(folder, *words):
     return subprocess.Popen(command, **pipes)
 
 
-def test_both_are_trained_once_and_evaluated_at_the_same_steps_and_starts(tmp_path):
+def test_both_are_trained_once_and_evaluated_at_the_same_steps(tmp_path):
     words = ["--total-steps", "300", "--env-id", "Pendulum-v1"]
     out, err = compare(tmp_path, *words).communicate(timeout=250)
     paths = [tmp_path / f"Pendulum-v1__{name}__0" / "progress.csv" for name in ("sac", "sb3-sac")]

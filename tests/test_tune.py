@@ -190,7 +190,7 @@ def test_a_damaged_study_is_one_line(tmp_path):
     (tmp_path / "tune" / "study.db").write_text("no database")
     code, out, err = end(start(tmp_path))
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "tune/study.db: file is not a database; delete it" in err
+    assert "tune/study.db: file is not a database; use another --log-dir" in err
 
 
 @pytest.mark.parametrize(
