@@ -225,9 +225,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1, without d).
-    d is 1 after termination, which alone stops the bootstrap. A time limit does not end the task:
-    the value beyond it is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o'). In arXiv:1509.02971v6, Algorithm 1, no d.
+    d is 1 after termination, since nothing follows. It stays 0 after a time limit, which does not
+    end the task: `next_value` is then the value of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value

@@ -83,9 +83,9 @@ class ReplayBuffer:
         self.next_obs = np.zeros((capacity, obs_dim), np.float32)
         self.terminated = np.zeros((capacity, 1), np.float32)
         self.ended = np.ones(capacity, bool)  # terminated or truncated
-        # Counts the steps of an environment and jumps ahead after each episode: two of its steps
-        # belong to one episode if and only if their places differ by as much as their times. Rows
-        # met where the ring wraps around are a lap older or newer, so they never fit.
+        # Counts the steps of an environment, and jumps ahead after each episode. So of two rows k
+        # steps apart, both belong to one episode if and only if their places differ by k. Where the
+        # newest row meets the oldest one, places never fit.
         self.place = np.zeros(capacity, np.int64)
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
@@ -103,15 +103,16 @@ class ReplayBuffer:
         self.num_added += len(obs)
 
     def sample(self, batch_size, length, context, rng):
-        """Windows of T = `length` steps around steps drawn uniformly, and up to K = `context` steps
-        before each: obs (B, L, obs_dim), L at most K + T + 1, 0 outside of the episode. Of the M
-        steps of the windows that are inside: action (M, action_dim), reward, terminated (M, 1), and
-        `steps` (M,), their indices in obs.flatten(0, 1). The next observation is one further on."""
+        """Sequences around steps drawn uniformly, each from one episode: T = `length` steps with a
+        loss, and K = `context` before them, or fewer where the episode begins or ends.
+        obs (B, L, obs_dim): from t = 0 the steps of a sequence, its next observation, then zeros.
+        L is at most K + T + 1. action (M, action_dim), reward, terminated (M, 1): all M steps with
+        a loss. steps (M,): where these are in obs.flatten(0, 1); their next ones at steps + 1."""
         stored = min(self.num_added, self.capacity)
         rows = rng.integers(stored, size=batch_size)
         offset = np.arange(-context, length) - rng.integers(length, size=(batch_size, 1))
         around = (rows[:, None] + offset * self.num_envs) % self.capacity  # (B, K + T)
-        inside = self.place[around] == self.place[rows, None] + offset  # the drawn step's episode
+        inside = self.place[around] == self.place[rows, None] + offset  # in its episode
         b, t = np.nonzero(inside)
         read = around[b, t]  # what the memory reads
         learned = t >= context  # the context has no loss
@@ -142,7 +143,7 @@ class Memory(nn.LSTM):
 
     def __init__(self, obs_dim, args):
         super().__init__(obs_dim, args.rnn_dim, batch_first=True)
-        # Larger than PyTorch's: most inputs are small, divided by the largest of a batch.
+        # Larger than PyTorch's, since most inputs are small after the division by obs_scale.
         nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
         # the second gate keeps the state, the first one lets the input in.
@@ -227,9 +228,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1, without d).
-    d is 1 after termination, which alone stops the bootstrap. A time limit does not end the task:
-    the value beyond it is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o'). In arXiv:1509.02971v6, Algorithm 1, no d.
+    d is 1 after termination, since nothing follows. It stays 0 after a time limit, which does not
+    end the task: `next_value` is then the value of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
@@ -276,8 +277,8 @@ def update(agent, optimizers, batch, args):
     obs = obs / agent.obs_scale
     reward = reward / agent.reward_scale
     alpha = agent.log_alpha.exp().detach()
-    # The memories read whole sequences, with gradients through the context, too. (B, L, feat_dim)
-    # becomes a list: at `steps` are the steps with a loss, at steps + 1 the next ones.
+    # The memories read whole sequences, with gradients through the context, too. Their features
+    # become (B * L, feat_dim): rows `steps` have a loss, and rows steps + 1 follow these in time.
     actor_feat = agent.actor.rnn(obs)[0].flatten(0, 1)
     qf_feat = agent.critics.rnn(obs)[0].flatten(0, 1)
 
@@ -293,7 +294,7 @@ def update(agent, optimizers, batch, args):
     optimizers["critics"].zero_grad()
     qf_loss.backward()
     # Clipped (arXiv:1211.5063): a few gradients can be hundreds of times as long as others. Adam
-    # divides by the size of recent ones, so each of these would stop learning for a long time.
+    # divides by the size of recent ones, so after such a gradient its steps would long be tiny.
     nn.utils.clip_grad_norm_(agent.critics.parameters(), args.max_grad_norm)
     optimizers["critics"].step()
 

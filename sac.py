@@ -2,7 +2,7 @@
 
 The actor maximizes the return plus alpha times the entropy of its actions. So it stays random where
 the action does not matter, and is precise where it does. Alpha keeps the entropy at its target.
-Extends td3.py: a stochastic actor, which climbs the lower critic; the entropy bonus, alpha.
+Extends td3.py: a stochastic actor, which maximizes the lower critic; the entropy bonus, alpha.
 
 Papers: Haarnoja et al. 2018, arXiv:1801.01290v2 (SAC) and arXiv:1812.05905v2 (tuned alpha).
 
@@ -92,6 +92,7 @@ class ReplayBuffer:
 
 
 # ---- 3. Networks ----
+# They read features, `feat`: here the observation; with a memory or an encoder, its output.
 
 
 def mlp(input_dim, hidden_dims, output_dim):
@@ -166,9 +167,9 @@ class Agent(nn.Module):
 
 
 def td_target(reward, terminated, next_value, gamma):
-    """Bootstrapped target y = r + gamma (1 - d) V(o') (arXiv:1509.02971v6, Algorithm 1, without d).
-    d is 1 after termination, which alone stops the bootstrap. A time limit does not end the task:
-    the value beyond it is real, and `next_value` is that of the true last observation."""
+    """Bootstrapped target y = r + gamma (1 - d) V(o'). In arXiv:1509.02971v6, Algorithm 1, no d.
+    d is 1 after termination, since nothing follows. It stays 0 after a time limit, which does not
+    end the task: `next_value` is then the value of the true last observation."""
     # All have a last axis of 1: (B,) and (B, 1) would silently broadcast to (B, B).
     assert reward.shape == terminated.shape == next_value.shape
     return reward + gamma * (1 - terminated) * next_value
