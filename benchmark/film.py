@@ -35,15 +35,17 @@ def parse_args(argv=None):
     return args
 
 
-def play(agent, envs, seed):
-    """One episode: pictures, and of each step the vectors to draw beside it, name -> (steps, .)"""
+def play(agent, envs, seed, every):
+    """One episode: every k-th picture, and of each step the vectors to draw beside the pictures,
+    name -> (steps, .)"""
     from envs.wrappers import make_seeds
 
     obs, _ = envs.reset(seed=make_seeds("test", seed, count=1))
     pictures, steps, hidden, ended = [], [], None, False
     while not ended:
         action, hidden = agent.act(obs, hidden, deterministic=True)
-        pictures.append(draw(envs.envs[0]))
+        if len(steps) % every == 0:
+            pictures.append(draw(envs.envs[0]))
         step = {"observation": obs[0]} if obs.ndim == 2 else {}  # no pictures of pictures
         step["action"] = action[0]
         if hidden is not None:
@@ -57,10 +59,7 @@ def play(agent, envs, seed):
 
 def draw(env):
     """A picture of an environment, (H, W, 3) uint8; UserError if it makes none."""
-    try:
-        picture = env.render()
-    except NotImplementedError:
-        picture = None
+    picture = env.render()
     if picture is None or picture.ndim != 3:
         raise UserError(f"{env.spec.id} does not draw pictures (render_mode 'rgb_array')")
     return picture
@@ -107,8 +106,8 @@ def main(args):
     agent, envs = open_run(args.run, *options, env_id=args.env_id)
     from envs.drawing import write_film
 
-    pictures, values = play(agent, envs, args.seed)
-    frames = (beside(pictures[k], values, k) for k in range(0, len(pictures), args.every))
+    pictures, values = play(agent, envs, args.seed, args.every)
+    frames = (beside(picture, values, args.every * k) for k, picture in enumerate(pictures))
     fps = envs.envs[0].metadata.get("render_fps") or 30
     write_film(args.out, frames, fps / args.every)
     envs.close()

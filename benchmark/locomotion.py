@@ -15,16 +15,14 @@ import csv
 import math
 import statistics
 
-from benchmark.plot import markdown
+from benchmark.plot import markdown, read_origins
 from benchmark.scoreboard import (
     RESULTS,
     ROOT,
     all_rows,
-    curve_of,
     fill,
     finals,
     of,
-    origins,
     parse_args,
     provenance,
     read_copy,
@@ -33,19 +31,13 @@ from benchmark.scoreboard import (
 )
 from common.cli import run_cli
 from common.files import write_file
+from envs.table import find
 
 OUT = RESULTS / "locomotion"
 PAGE = ROOT / "docs" / "locomotion.md"
-BULLET = {  # task: the same robot with nothing hidden
-    "hopper-p-v0": "HopperBulletEnv-v0",
-    "hopper-v-v0": "HopperBulletEnv-v0",
-    "halfcheetah-p-v0": "HalfCheetahBulletEnv-v0",
-    "halfcheetah-v-v0": "HalfCheetahBulletEnv-v0",
-    "walker2d-p-v0": "Walker2DBulletEnv-v0",
-    "walker2d-v-v0": "Walker2DBulletEnv-v0",
-    "ant-p-v0": "AntBulletEnv-v0",
-    "ant-v-v0": "AntBulletEnv-v0",
-}
+ROBOTS = ("hopper", "halfcheetah", "walker2d", "ant")
+BULLET = [f"{robot}-{observed}-v0" for robot in ROBOTS for observed in ("p", "v")]
+FULL = [find(f"{robot}-p-v0").oracle for robot in ROBOTS]  # the same robots with nothing hidden
 OURS = {  # of 1.5 million steps: words for it, its color in the figure
     "rsac": ("rsac.py", "C0"),
     "rsac-noisy": ("rsac.py, least alpha 0.03", "C4"),
@@ -80,10 +72,10 @@ def beside_published(rows, published):
     shown = [name for name in OURS if any(of(rows, task, name) for task in BULLET)]
     head = ["task", *(OURS[name][0] for name in shown), "sac.py, full state"]
     lines = []
-    for theirs in sorted(published, key=lambda line: list(BULLET).index(line["env_id"])):
+    for theirs in sorted(published, key=lambda line: BULLET.index(line["env_id"])):
         task = theirs["env_id"]
         ours = [words(rows, task, name) for name in shown]
-        ours.append(words(rows, BULLET[task], "sac"))
+        ours.append(words(rows, find(task).oracle, "sac"))
         lines.append([f"`{task}`", *ours, *(theirs[name] for name in names)])
     return markdown([*head, *(f"{name} (published)" for name in names)], lines)
 
@@ -120,7 +112,7 @@ def same_minutes(rows, out):
     lines = []
     for task in BULLET:
         curves = [read_copy(row, out) for row in of(rows, task, "rsac")]
-        for env_id in (task, BULLET[task]):
+        for env_id in (task, find(task).oracle):
             if curves and (group := of(rows, env_id, "sac")):
                 minutes = statistics.median(float(row["minutes"]) for row in group)
                 then = [curve["eval_return_mean"][done(curve, minutes)] for curve in curves]
@@ -147,8 +139,8 @@ def runs(rows, env_ids, out):
                 steps = max(int(row["steps"]) for row in group)
                 line = [f"`{env_id}`", f"`{algorithm}`", words(rows, env_id, algorithm)]
                 line += [short(worst), f"{steps:,}", ", ".join(row["seed"] for row in group)]
-                heads = [origin for row in group for origin in origins(curve_of(row, out))]
-                on = {origin["machine"].partition(", ")[2] for origin in heads}
+                heads = [x for row in group for x in read_copy(row, out, read_origins)]
+                on = {origin.get("machine", "").partition(", ")[2] for origin in heads}
                 lines.append([*line, f"{minutes:.0f}", " or ".join(sorted(on)) or "-"])
     head = ["task", "run", "final return of each seed", "worst late", "steps", "seeds", "minutes"]
     head.append("machine")
@@ -201,7 +193,7 @@ def main(args):
         "pink": pink(rows, args.out),
         "recipe": recipe(rows),
         "minutes": same_minutes(rows, args.out),
-        "runs": runs(rows, [*BULLET, *dict.fromkeys(BULLET.values())], args.out),
+        "runs": runs(rows, [*BULLET, *FULL], args.out),
         "mujoco": runs(rows, dict.fromkeys(mujoco), args.out),
     }
     if args.out == OUT:

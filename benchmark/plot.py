@@ -16,6 +16,7 @@ import json
 import re
 import sys
 from argparse import BooleanOptionalAction
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -74,7 +75,7 @@ class Run:
     value: np.ndarray
     args: dict | None = None  # that can change results; None if they are not known
     total: int = 0  # the step at which it is finished, if that is known
-    origins: list = field(default_factory=list)  # lines of JSON, one for each process of the run
+    origins: list = field(default_factory=list)  # a dict for each process of the run
 
     def final(self):
         return final_return(self.step, self.value)
@@ -96,7 +97,7 @@ def read_runs(paths, skip):
         files += [f for f in found if f.name == "progress.csv" or f.stem.count("__") >= 2]
     runs = []
     for path in files:
-        name = path.parent.name if path.name == "progress.csv" else path.stem
+        name = path.resolve().parent.name if path.name == "progress.csv" else path.stem
         parts = name.split("__")
         if len(parts) < 3:
             skip(path, f"the name {name} is not <env>__<algorithm>__<seed>")
@@ -135,13 +136,14 @@ def read_args(path):
 
 def read_origins(path):
     """Where a run comes from: run.json beside progress.csv, or comments in a collected curve."""
-    if path.name != "progress.csv":
-        return [line[2:] for line in path.read_text().splitlines() if line.startswith("# ")]
-    origins = read_json(path.with_name("run.json"))
-    origins = origins or []
+    if path.name == "progress.csv":
+        origins = read_json(path.with_name("run.json")) or []
+    else:
+        heads = [line for line in path.read_text().splitlines() if line.startswith("# {")]
+        origins = [json.loads(head[2:]) for head in heads]
     if not isinstance(origins, list) or not all(isinstance(origin, dict) for origin in origins):
         raise ValueError("run.json is damaged: it is no list of processes")
-    return [json.dumps(origin) for origin in origins]
+    return origins
 
 
 def split_settings(runs, say):
@@ -206,24 +208,36 @@ def select(runs, wanted, names_of):
     return [run for run in runs if names_of(run) & wanted]
 
 
+def longer_there(run, folder):
+    """Whether a folder has a longer curve of the same name; tells if so."""
+    path = collected(run, folder)
+    with suppress(OSError, ValueError):
+        if read_curve(path)["global_step"][-1] > run.step[-1]:
+            skip(run.path, f"{path} is longer; delete it, or use another folder")
+            return True
+    return False
+
+
+def collected(run, folder):
+    """The path of a collected curve."""
+    return Path(folder) / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
+
+
 def collect(runs, folder):
     """Writes each run to <folder>/<env>__<algorithm>__<seed>.csv with five digits, whole steps.
 
     Comments at its head say where it comes from.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    Path(folder).mkdir(parents=True, exist_ok=True)
     for run in runs:
-        path = folder / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
         text = io.StringIO()
-        origins = [without_folder(json.loads(origin)) for origin in run.origins]
-        text.writelines(f"# {json.dumps(origin)}\n" for origin in origins)
+        text.writelines(f"# {json.dumps(without_folder(origin))}\n" for origin in run.origins)
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
         for step, seconds, value in zip(run.step, run.seconds, run.value, strict=True):
             writer.writerow([int(step), round(seconds, 1), f"{value:.5g}"])
         try:
-            write_file(path, text.getvalue().encode())
+            write_file(collected(run, folder), text.getvalue().encode())
         except RunError as error:
             raise UserError(str(error)) from error
     print(f"{len(runs)} runs collected in {folder}", file=sys.stderr)
@@ -622,7 +636,7 @@ def main(args):
     if not runs:
         raise UserError(f"no runs found in {' '.join(args.paths)}")
     if args.collect:
-        collect(runs, args.collect)
+        collect([run for run in runs if not longer_there(run, args.collect)], args.collect)
         return
     bars = read_baselines(args.baselines)
     panels = make_panels(runs)

@@ -11,9 +11,9 @@ README.md, docs/index.md and docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, rsac.py without its memory, or a
 controller of benchmark.baselines. The bound is sac.py on the full state; for push-r-bump and the
-continuous cart-pole, which our runs of it did not solve, it is the largest possible return. A seed has solved
-a task if its final return is at least 95 % of the way from floor to bound (pendulums: -200 and
--220) and no evaluation of the last fifth of its run is below 80 %.
+continuous cart-pole, which our runs of it did not solve, it is the largest possible return. A seed
+has solved a task if its final return is at least 95 % of the way from floor to bound (pendulums:
+-200 and -220) and no evaluation of the last fifth of its run is below 80 %.
 """
 
 import csv
@@ -25,27 +25,28 @@ import sys
 from pathlib import Path
 
 from benchmark import ROOT, child_error, find_script, read_curve, save_figure
-from benchmark.plot import collect, markdown, read_baselines, read_runs, skip
+from benchmark.plot import collect, markdown, read_baselines, read_origins, read_runs, skip
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
 from common.files import write_csv, write_file
+from envs.table import find
 
-RESULTS = ROOT / "benchmark" / "results"
-# Task: its full-state version, and the final return that counts as solved if it is agreed.
-TASKS = {
-    "pendulum-p-v0": ("pendulum-v0", -200),
-    "pendulum-va-v0": ("pendulum-v0", -220),
-    "dmc-cartpole-balance-p-v0": ("dmc-cartpole-balance-v0", None),
-    "dmc-cartpole-balance-va-v0": ("dmc-cartpole-balance-v0", None),
-    "dmc-cartpole-swingup-p-v0": ("dmc-cartpole-swingup-v0", None),
-    "dmc-cartpole-swingup-va-v0": ("dmc-cartpole-swingup-v0", None),
-    "reacher-pomdp-v0": ("reacher-mdp-v0", None),
-    "water-maze-simple-pomdp-v0": ("water-maze-simple-mdp-v0", None),
-    "bumps-normal-test-v0": ("bumps-normal-test-mdp-v0", None),
-    "pbc-bumps-normal-pomdp-v0": ("pbc-bumps-normal-mdp-v0", None),
-    "car-p-v0": ("car-mdp-v0", None),
-    "cartpole-continuous-p-v0": ("cartpole-continuous-v0", None),
-}
+RESULTS, TABLE = ROOT / "benchmark" / "results", "scoreboard.csv"
+TASKS = (
+    "pendulum-p-v0",
+    "pendulum-va-v0",
+    "dmc-cartpole-balance-p-v0",
+    "dmc-cartpole-balance-va-v0",
+    "dmc-cartpole-swingup-p-v0",
+    "dmc-cartpole-swingup-va-v0",
+    "reacher-pomdp-v0",
+    "water-maze-simple-pomdp-v0",
+    "bumps-normal-test-v0",
+    "pbc-bumps-normal-pomdp-v0",
+    "car-p-v0",
+    "cartpole-continuous-p-v0",
+)
+AGREED = {"pendulum-p-v0": -200, "pendulum-va-v0": -220}  # final return that counts as solved
 LARGEST = {  # return that is possible: success each time, 1 for each step
     "bumps-normal-test-v0": 1.0,
     "pbc-bumps-normal-pomdp-v0": 1.0,
@@ -142,12 +143,12 @@ def is_copy(folder, copy):
     return f"{last[0]:.5g}" == f"{last[1]:.5g}"
 
 
-def take_in(folders, rows, out, episodes):
-    """Adds the new runs in `folders` to `rows` and their curves to out/curves.
+def take_in(folders, out, episodes):
+    """Adds the new runs in `folders` to out/scoreboard.csv and their curves to out/curves.
 
     A run that has become longer since replaces its row.
     """
-    known = {(row["env_id"], row["algorithm"], row["seed"]): row for row in rows}
+    known = by_run(read_rows(out / TABLE))
     for path in map(Path, folders):
         if not path.is_dir():
             raise UserError(f"there is no folder {path}")
@@ -174,28 +175,34 @@ def take_in(folders, rows, out, episodes):
             if not runs:
                 continue
             collect(runs, out / "curves")
-            if key in known:
-                rows.remove(known[key])
-            rows.append(row)
-            known[key] = row
-            write_rows(out / "scoreboard.csv", rows)
-            print(*rows[-1].values())
+            known = by_run(read_rows(out / TABLE)) | {key: row}  # others may have written since
+            rows = sorted(known.values(), key=lambda r: (*list(r.values())[:2], int(r["seed"])))
+            write_csv(out / TABLE, rows)
+            print(*row.values())
+
+
+def by_run(rows):
+    """(environment, algorithm, seed) -> row"""
+    return {(row["env_id"], row["algorithm"], row["seed"]): row for row in rows}
 
 
 def read_rows(path):
+    """The rows of a scoreboard.csv, none if it is not there; UserError if it is something else."""
     if not path.exists():
         return []
     with open(path, newline="", errors="replace") as file:
         table = csv.DictReader(file)
         names, rows = table.fieldnames, list(table)
-    if names != list(COLUMNS) or any(None in row.values() for row in rows):
-        raise UserError(f"{path} is not a table of benchmark.scoreboard; choose another --out")
+    try:
+        if names != list(COLUMNS):
+            raise ValueError
+        for row in rows:
+            int(row["seed"]), int(row["steps"]), float(row["success_rate"] or 0)
+            float(row["final"]), float(row["worst"]), float(row["minutes"])
+    except (ValueError, TypeError) as error:
+        words = f"{path} is not a table of benchmark.scoreboard; choose another --out"
+        raise UserError(words) from error
     return rows
-
-
-def write_rows(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_csv(path, sorted(rows, key=lambda r: (r["env_id"], r["algorithm"], int(r["seed"]))))
 
 
 # ---- Floor, bound, solved ----
@@ -222,13 +229,12 @@ def floor_of(rows, controllers, env_id):
 
 
 def bound_of(rows, env_id):
-    values = finals(rows, TASKS[env_id][0], "sac")
+    values = finals(rows, find(env_id).oracle, "sac")
     return LARGEST.get(env_id, statistics.fmean(values) if values else None)
 
 
 def is_solved(row, env_id, floor, bound):
-    agreed = TASKS[env_id][1]
-    needed = floor + SOLVED * (bound - floor) if agreed is None else agreed
+    needed = AGREED.get(env_id, floor + SOLVED * (bound - floor))
     return float(row["final"]) >= needed and float(row["worst"]) >= floor + DIP * (bound - floor)
 
 
@@ -341,12 +347,12 @@ def provenance(rows, out):
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("run", "commit", "started", "machine", "command"))
     for row in rows:
-        path = curve_of(row, out)
-        for origin in origins(path):
-            commit = (origin["commit"] or "unknown")[:12]
-            commit += " with changes" if origin["clean"] is False else ""
-            machine = f"{origin['machine']}, torch {origin['torch']}"
-            writer.writerow((path.stem, commit, origin["started"], machine, origin["command"]))
+        for origin in read_copy(row, out, read_origins):
+            commit = (origin.get("commit") or "unknown")[:12]
+            commit += " with changes" if origin.get("clean") is False else ""
+            machine = f"{origin.get('machine')}, torch {origin.get('torch')}"
+            name, started = curve_of(row, out).stem, origin.get("started")
+            writer.writerow((name, commit, started, machine, origin.get("command")))
     return text.getvalue()
 
 
@@ -355,22 +361,17 @@ def curve_of(row, out):
     return out / "curves" / f"{row['env_id']}__{row['algorithm']}__{row['seed']}.csv"
 
 
-def read_copy(row, out):
-    """The curve of a row.  Raises UserError if its file is missing or damaged."""
+def read_copy(row, out, read=read_curve):
+    """The curve of a row, or what else `read` finds in its file. Raises UserError if that is
+    missing or damaged."""
     path = curve_of(row, out)
     try:
-        return read_curve(path)
+        return read(path)
     except (OSError, ValueError) as error:
-        table = out / "scoreboard.csv"
+        table = out / TABLE
         raise UserError(
             f"cannot read {path}: {error}; delete its row in {table} and take the run in again"
         ) from error
-
-
-def origins(path):
-    """What the head of a curve's file says about its run; a list, empty if there is no file."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line[2:]) for line in lines if line.startswith("#")]
 
 
 def draw(lines, rows, out):
@@ -415,9 +416,8 @@ def save(figure, path):
 
 def all_rows(args):
     """The rows of scoreboard.csv, with those of new runs, in their order."""
-    path = args.out / "scoreboard.csv"
-    take_in(args.folders, read_rows(path), args.out, args.episodes)
-    if not (rows := read_rows(path)):
+    take_in(args.folders, args.out, args.episodes)
+    if not (rows := read_rows(args.out / TABLE)):
         raise UserError("there are no runs yet; name a folder with finished ones")
     return rows
 

@@ -44,18 +44,19 @@ from common.errors import UserError
 from common.files import file_name
 from common.machine import usable_cores
 
-# What the sweep itself says to a script, and what to do instead of saying it.
+# What only the tool that starts a script says to it, and why.
 OWN = {
-    "--seed": "use --seeds of the sweep",
-    "--env-id": "use --env-ids of the sweep",
-    "--num-threads": "use --threads of the sweep",
-    "--run-dir": "use --log-dir and --tag of the sweep",
+    "--seed": "--seeds of this command says it",
+    "--env-id": "this command says it",
+    "--num-threads": "--threads of this command says it",
+    "--run-dir": "this command names the folders",
     "--resume": "give the same command again",
     "--evaluate": "run the script itself",
 }
 # What may differ between two commands of one run: where, how long, and on what.
 FREE = ("--run-dir", "--num-threads", "--device", "--total-steps")
 DRAW_EVERY = 1.0  # [s], the table
+EARLY = "ended early"  # without an error, but before its last step
 
 
 def parse_args(argv=None):
@@ -290,7 +291,7 @@ def refuse_own(words, where):
     """UserError if options for a script name what the sweep itself sets."""
     for name in settings(["python", "", *words]):
         if name in OWN:
-            raise UserError(f"{name} {where} is not allowed; {OWN[name]}")
+            raise UserError(f"{name} {where} is not allowed: {OWN[name]}")
 
 
 def check_same(run):
@@ -306,7 +307,7 @@ def check_same(run):
     old, new = settings(command), settings(run.fresh_command())
     # Without --total-steps the script's default counts, of which the sweep knows nothing.
     names = (old | new).keys() - {x for x in FREE if x != "--total-steps" or x in new}
-    if differ := sorted(name for name in names if old.get(name) != new.get(name)):
+    if differ := sorted(x for x in names if numbers(old.get(x)) != numbers(new.get(x))):
         before, now = (
             " ".join(shlex.join([name, *x[name]]) if name in x else f"no {name}" for name in differ)
             for x in (old, new)
@@ -314,6 +315,18 @@ def check_same(run):
         raise UserError(
             f"{run.folder} was made with {before}, not {now}; use another --tag or --log-dir"
         )
+
+
+def numbers(values):
+    """The values of an option, numbers as such: 1e-3 is 0.001. None if it is not there."""
+
+    def number_or_text(text):
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+    return values and list(map(number_or_text, values))
 
 
 def made_with(run):
@@ -384,7 +397,7 @@ def start(run, command, log, output):
         pass_fds=(log.fileno(),),
         # Ctrl-C reaches the sweep alone, which then asks every run once to save and stop.
         start_new_session=True,
-        preexec_fn=end_with_parent,  # safe, as a sweep has no threads
+        preexec_fn=end_with_parent,  # safe, as it waits for no other thread
     )
 
 
@@ -405,6 +418,9 @@ def run_here(run):
     for number_ in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number_, lambda number_, _: process.send_signal(number_))
     code = process.wait()
+    if code == 0 and not run.finished():
+        print(f"{run.name} {EARLY}", file=sys.stderr)
+        return 1
     return code if code >= 0 else 128 - code
 
 
@@ -424,7 +440,8 @@ class LocalPool:
         ended = []
         for name, (run, process, log) in list(self.running.items()):
             if process.poll() is not None:
-                ended.append((run, process.returncode))
+                early = process.returncode == 0 and not run.finished()
+                ended.append((run, EARLY if early else process.returncode))
                 log.close()
                 del self.running[name]
         for _ in range(len(self.waiting) if time.monotonic() >= self.again else 0):
@@ -485,7 +502,8 @@ class RayPool:
     def poll(self):
         if not self.refs:
             return []
-        done, _ = self.ray.wait(list(self.refs), num_returns=len(self.refs), timeout=0)
+        # Waits, since after each call the sweep looks at the shared disk for every run.
+        done, _ = self.ray.wait(list(self.refs), num_returns=len(self.refs), timeout=1)
         ended = []
         for ref in done:
             try:
@@ -703,8 +721,6 @@ def main(args):
         while left:
             for run, code in pool.poll():
                 left -= 1
-                if code == 0 and not run.finished():
-                    code = "ended early"
                 if code != 0:
                     failed[run.name] = code
                 table.change(run, "failed" if code else "finished")
@@ -738,7 +754,8 @@ def handle_signals():
 
 
 def _interrupt(number_, frame):
-    signal.signal(number_, signal.SIG_IGN)  # asked twice: still wait for the checkpoints
+    for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(asked, signal.SIG_IGN)  # asked twice: still wait for the checkpoints
     raise KeyboardInterrupt
 
 

@@ -29,7 +29,7 @@ from benchmark import (
     split_argv,
     sweep,
 )
-from common.cli import SEED, Parser, number, run_cli
+from common.cli import SEED, Parser, integer, number, run_cli
 from common.errors import UserError
 from common.files import file_name, write_csv
 
@@ -43,6 +43,7 @@ def parse_args(argv=None):
     add("--env-id", required=True, metavar="ID", help="environment")
     add("--threshold", type=number(), required=True, help="mean evaluation return that counts")
     add("--seeds", nargs="+", type=SEED, default=[0, 1, 2, 3, 4], metavar="N", help="one run each")
+    add("--threads", type=integer(1), help="threads of a run; the script's default if not set")
     add("--whole", action="store_true", help="finish each run, also after it has solved the task")
     add("--read", metavar="DIR", help="do not train; read the runs in this folder")
     add("--tag", help="with --read: TAG of the runs in the config")
@@ -126,6 +127,7 @@ def race(args, seed, name, log_dir):
     """The solution of a new run, which ends there. Raises RunError if it fails."""
     command = [sys.executable, find_script(args.script), "--env-id", args.env_id]
     command += ["--seed", str(seed), "--run-dir", log_dir / name, *args.options]
+    command += ["--num-threads", str(args.threads)] if args.threads else []
     log_dir.mkdir(parents=True, exist_ok=True)
     log_path, curve, solved = log_dir / f"{name}.log", None, False
     with open(log_path, "w") as log:

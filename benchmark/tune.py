@@ -12,6 +12,7 @@ import time
 import warnings
 import zlib
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 
 from benchmark import check_package, final_return, find_script, save_figure, split_argv, sweep
@@ -30,6 +31,7 @@ def parse_args(argv=None):
     add("--space", required=True, metavar="FILE", help="what to search, see benchmark/spaces/")
     add("--trials", type=integer(1), default=30, help="settings to try in all")
     add("--seeds", nargs="+", type=SEED, default=[0, 1], metavar="N", help="runs of each setting")
+    add("--threads", type=integer(1), default=1, help="threads of each run")
     add("--prune-after", type=integer(0), default=5000, help="no trial is stopped before this step")
     add("--log-dir", help="where everything goes; tune/<env>__<script> if not set")
     return parser.parse_args(own, Namespace(options=options))
@@ -75,9 +77,10 @@ def open_study(args, space):
     except DatabaseError as error:
         where = f"{args.log_dir}/study.db"
         raise UserError(f"cannot read {where}: {error.orig}; use another --log-dir") from error
-    args.asked = [args.script, args.env_id, args.seeds, args.options, str(sorted(space.items()))]
-    if study.user_attrs.get("asked", args.asked) != args.asked:
+    asked = [args.script, args.env_id, args.seeds, args.options, str(sorted(space.items()))]
+    if study.user_attrs.get("asked", asked) != asked:
         raise UserError(f"{args.log_dir} has the search of another command; use another --log-dir")
+    study.set_user_attr("asked", asked)
     for trial in study.get_trials(states=dead):  # its worker was killed
         if trial.distributions == space:  # else the space was wrong, and is corrected now
             study.enqueue_trial(trial.params)
@@ -98,6 +101,7 @@ def play(args, trial):
     tag = f"{zlib.crc32(shlex.join(words).encode()):08x}"  # the same setting has the same runs
     where = ["--env-ids", args.env_id, "--tag", tag, "--log-dir", args.log_dir]
     where += ["--scripts", args.script, "--seeds", *map(str, args.seeds)]
+    where += ["--threads", str(args.threads)]
     runs = sweep.make_runs(sweep.parse_args([*where, "--", *words]))
     pool, reported = sweep.LocalPool(runs, len(runs)), 0
     try:
@@ -126,7 +130,7 @@ def main(args):
     check_package("optuna", "requirements-tune.txt")
     args.script, space = str(find_script(args.script)), read_space(args.space)
     args.log_dir = args.log_dir or f"tune/{file_name(args.env_id)}__{Path(args.script).stem}"
-    study, _lock = open_study(args, space)
+    study, lock = open_study(args, space)
     from matplotlib import pyplot
     from optuna.trial import TrialState as State
     from optuna.visualization import matplotlib as plots
@@ -137,13 +141,15 @@ def main(args):
         try:
             value = play(args, trial)
         except UserError as error:
-            if "asked" not in study.user_attrs:  # the first setting: the command is wrong
-                Path(args.log_dir, "study.db").unlink()  # so that it can be corrected
+            if not study.get_trials(states=(State.COMPLETE, State.PRUNED)):
+                # The first setting: the command is wrong. Without a study it can be corrected.
+                with suppress(BlockingIOError):  # another worker has the study, too
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    Path(args.log_dir, "study.db").unlink()
                 raise
             print(error, file=sys.stderr)
             value = None
         study.tell(trial, value, State.PRUNED if value is None else State.COMPLETE)
-        study.set_user_attr("asked", args.asked)  # by now we know that it can be run
         result = "cut short" if value is None else f"{value:.1f}"
         print(f"trial {trial.number}: {result}, {shlex.join(words_of(trial.params))}", flush=True)
     if not study.get_trials(states=[State.COMPLETE]):

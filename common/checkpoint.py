@@ -59,6 +59,8 @@ def load_checkpoint(path, script, device="cpu"):
         with warnings.catch_warnings():  # the error says enough
             warnings.simplefilter("ignore")
             state = torch.load(io.BytesIO(body), map_location=device, weights_only=True)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
     except Exception as error:  # a crafted file can fail in many ways
         raise UserError(f"{path} is refused: it contains more than plain data") from error
     if not isinstance(state, dict) or state.get("version") != VERSION or "script" not in state:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-CGROUP = Path("/sys/fs/cgroup")  # limits of containers and batch jobs; version 1 in memory/
+CGROUP = Path("/sys/fs/cgroup")  # limits of containers and batch jobs; version 1: memory/, cpu/
 GROUPS = Path("/proc/self/cgroup")  # where in there this process is
 
 
@@ -41,4 +41,8 @@ def usable_cores():
         with suppress(OSError, ValueError):  # microseconds of work in a period, or "max"
             quota, period = (CGROUP / group / "cpu.max").read_text().split()
             cores.append(int(quota) // int(period))
+        with suppress(OSError, ValueError, ZeroDivisionError):  # version 1; -1: no limit
+            files = (CGROUP / "cpu" / group / f"cpu.cfs_{x}_us" for x in ("quota", "period"))
+            quota, period = (int(file.read_text()) for file in files)
+            cores += [quota // period] if quota > 0 else []
     return max(1, min(cores))

@@ -53,14 +53,20 @@ class ReplayFiles:
         return {"files": files, "end": end}
 
     def load(self, buffer, state):
-        """Puts back exactly what the checkpoint knew. Raises UserError on damaged files."""
+        """Puts back exactly what the checkpoint knew. Raises UserError on files that are damaged,
+        or of a buffer that holds something else."""
+        shapes = {name: x.shape[1:] for name, x in arrays_of(buffer).items()}
         for name, first, end, checksum in state["files"]:
             data = (self.folder / name).read_bytes()
             if zlib.crc32(data) != checksum:
                 raise UserError(f"{self.folder / name} is damaged: its checksum does not match")
             rows = np.arange(first, end) % buffer.capacity
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                for key in arrays:
-                    getattr(buffer, key)[rows] = arrays[key]
+            with np.load(io.BytesIO(data), allow_pickle=False) as file:
+                arrays = dict(file)
+            if {key: x.shape[1:] for key, x in arrays.items()} != shapes:
+                words = "does not fit the present script: its replay buffer differs"
+                raise UserError(f"{self.folder / name} {words}")
+            for key, x in arrays.items():
+                getattr(buffer, key)[rows] = x
         self.kept = [state["files"], state["files"]]
         buffer.num_added = state["end"]

@@ -267,13 +267,15 @@ class Run:
         values = f"{last['eval_return_mean']:.1f} +- {last['eval_return_std']:.1f}"
         print(f"return {values}, step {last['global_step']}, {self.wall_seconds():.0f} s")
         program, folder = f"python {shlex.quote(sys.argv[0])}", shlex.quote(str(self.folder))
-        if self.stopped_by is not None:
+        # A request during the last evaluation changes nothing.
+        stopped = self.stopped_by is not None and last["global_step"] < self.args.total_steps
+        if stopped:
             device = "" if self.args.device == "cpu" else f" --device {self.args.device}"
             print(f"stopped; continue with: {program} --resume {folder}{device}")
         print(f"curves:  tensorboard --logdir {folder}")
         typed = f" --env-id {self.args.env_id}" if foreign_module(self.args.env_id) else ""
         print(f"policy:  {program} --evaluate {folder}{typed} --video")
-        return 0 if self.stopped_by is None else 128 + self.stopped_by
+        return 128 + self.stopped_by if stopped else 0
 
     def wall_seconds(self):
         """Seconds of this run since its processes started, imports included."""

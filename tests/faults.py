@@ -1,6 +1,7 @@
 """Things that go wrong, put into a run before it starts (see script_runs.launch)."""
 
 import errno
+import importlib
 import os
 import signal
 import time
@@ -42,6 +43,18 @@ def kill_at(point):
     toy_envs.Toy.step = count(toy_envs.Toy.step, lambda *args: None)
 
 
+def asked_to_stop_in_the_evaluation(step):
+    """SIGTERM arrives while the agent is evaluated at this step."""
+    evaluate = common.run.Run._evaluate
+
+    def asked(run, global_step, num_updates):
+        if global_step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        evaluate(run, global_step, num_updates)
+
+    common.run.Run._evaluate = asked
+
+
 def dies_after_its_checkpoint(step):
     """The process is killed when this checkpoint is there, before its row is."""
     tell = common.run.Run._tell
@@ -52,6 +65,18 @@ def dies_after_its_checkpoint(step):
         tell(run)
 
     common.run.Run._tell = fatal
+
+
+def another_array(script):
+    """The replay buffer of this script has one more array."""
+    buffer = importlib.import_module(script).ReplayBuffer
+    init = buffer.__init__
+
+    def with_weights(self, capacity, *dims):
+        init(self, capacity, *dims)
+        self.weight = np.zeros(capacity)
+
+    buffer.__init__ = with_weights
 
 
 def slow_steps(seconds):

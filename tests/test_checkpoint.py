@@ -155,6 +155,17 @@ def test_a_bad_checkpoint_gets_one_clear_line(case, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_too_little_memory_is_no_fault_of_the_file(tmp_path, monkeypatch):
+    saved(tmp_path)
+
+    def full(*args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch, "load", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_checkpoint(tmp_path, "sac")
+
+
 # ---- Replay buffer ----
 
 

@@ -21,7 +21,7 @@ def test_an_episode_is_filmed_with_its_panels(script, tmp_path):
     frames = imageio.imread(out)
     options = ["--seed", 2, "--eval-episodes", 1, "--video"]
     agent, envs = open_run(folder, *options, env_id=yours)
-    pictures, values = film.play(agent, envs, 2)
+    pictures, values = film.play(agent, envs, 2, every=1)
     panels = {"sac": ["observation", "action"], "conv_sac": ["action"]}
     assert list(values) == panels.get(script, ["observation", "action", "memory"])
     assert len(frames) == len(pictures) == len(values["action"])

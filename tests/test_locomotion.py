@@ -6,6 +6,7 @@ import pytest
 from test_scoreboard import row
 
 from benchmark import locomotion, scoreboard
+from common.files import write_csv
 
 PUBLISHED = [{"env_id": "hopper-p-v0", "RESeL": "2769", "SAC": "310"}]
 
@@ -52,8 +53,9 @@ def test_a_group_of_seeds_has_its_lowest_late_evaluation_and_its_median_minutes(
     ]
     rows[1]["minutes"] = "5.0"
     (tmp_path / "curves").mkdir()
-    head = '# {"machine": "Linux-6, 2 cores, AVX512"}\n'
-    (tmp_path / "curves" / "ant-p-v0__rsac__70.csv").write_text(head)
+    for seed in (70, 71):
+        head = '# a comment\n# {"machine": "Linux-6, 2 cores, AVX512"}\n'
+        (tmp_path / "curves" / f"ant-p-v0__rsac__{seed}.csv").write_text(head)
     _, _, cells = lines(locomotion.runs(rows, ["hopper-p-v0", "ant-p-v0"], tmp_path))
     its = ["`ant-p-v0`", "`rsac`", "9, 7", "2", "1,000", "70, 71", "4", "2 cores, AVX512"]
     assert cells == its
@@ -104,7 +106,7 @@ def test_the_files_are_made_from_the_rows_that_are_there(known, tmp_path, capsys
         with pytest.raises(scoreboard.UserError, match="no runs yet"):
             locomotion.main(args)
         return
-    scoreboard.write_rows(tmp_path / "scoreboard.csv", known)
+    write_csv(tmp_path / "scoreboard.csv", known)
     (tmp_path / "curves").mkdir()
     curve = "global_step,wall_seconds,eval_return_mean\n0,1.0,20\n1000,9.0,500\n"
     (tmp_path / "curves" / "ant-p-v0__rsac__70.csv").write_text(curve)

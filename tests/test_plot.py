@@ -252,6 +252,16 @@ def test_collected_runs_read_back_as_they_were(tmp_path):
     assert run.step.tolist() == [0, 100]
 
 
+def test_a_collected_curve_is_not_replaced_by_a_shorter_one(tmp_path):
+    name = "pendulum-p-v0__rsac__3"
+    for folder, values in (("long", [1, 2, 3]), ("short", [7, 8]), ("same", [4, 5, 6])):
+        write_run(tmp_path / folder, name, values)
+        result = call(tmp_path / folder, "--collect", tmp_path / "results")
+        assert ("is longer" in result.stderr) == (folder == "short")
+        (run,), _ = read(tmp_path / "results")
+        assert run.value.tolist() == ([4, 5, 6] if folder == "same" else [1, 2, 3])
+
+
 def test_a_collected_curve_carries_where_it_comes_from(tmp_path):
     path = write_run(tmp_path / "runs", "pendulum-p-v0__rsac__3", [1, 2])
     origins = [

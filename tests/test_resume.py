@@ -136,6 +136,27 @@ def test_a_signal_saves_and_ends_the_run(script, number, code, tmp_path):
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize("total", [50, 60])
+def test_a_request_in_the_last_evaluation_comes_too_late(total, tmp_path):
+    """Evaluations are due at 50 steps, not at 60."""
+    patch = "asked_to_stop_in_the_evaluation", total
+    ended = run("sac", tiny("sac", total=total), tmp_path, *patch)
+    assert ended.code == 0, ended.err
+    assert "stopped" not in ended.out
+    assert progress(tmp_path / "runs" / "run")[-1]["global_step"] == str(total)
+
+
+@pytest.mark.parametrize("script", ["sac", "rsac"])
+def test_a_replay_buffer_that_has_changed_since_is_refused(script, tmp_path):
+    folder = train(script, tiny(script), tmp_path)
+    before = (folder / "progress.csv").read_bytes()
+    words = ["--resume", folder, "--total-steps", 100]
+    ended = run(script, words, tmp_path, "another_array", script)
+    assert ended.code == 2
+    assert ".npz does not fit the present script: its replay buffer differs" in ended.err
+    assert (folder / "progress.csv").read_bytes() == before
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
     pid, log, folder = start("sac", tmp_path, "slow_steps", 0.5, until="args.json")
     while "0/1000000" not in log.with_suffix(".err").read_text():

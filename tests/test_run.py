@@ -390,6 +390,17 @@ def test_the_cores_of_a_container_count(quota, cores, tmp_path, monkeypatch):
     assert common.machine.usable_cores() == cores
 
 
+@pytest.mark.parametrize(("quota", "cores"), [("250000", 2), ("50000", 1), ("-1", 8), ("", 8)])
+def test_the_cores_of_an_older_container_count(quota, cores, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(common.machine, "CGROUP", tmp_path)
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert common.machine.usable_cores() == cores
+
+
 @pytest.mark.parametrize(
     ("line", "limit"),
     [

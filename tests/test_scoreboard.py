@@ -123,15 +123,20 @@ def test_a_run_is_tested_on_fresh_episodes_and_their_number_is_that_of_the_table
 
     folder = train("sac", tiny("sac", env="pendulum-v0"), tmp_path, "pendulum-v0__sac__0__now")
     monkeypatch.setattr(scoreboard.subprocess, "run", note)
-    rows = []
-    scoreboard.take_in([folder.parent], rows, tmp_path, scoreboard.TEST_EPISODES)
-    assert rows == []  # its evaluation failed: named and left out, others go on
+    scoreboard.take_in([folder.parent], tmp_path, scoreboard.TEST_EPISODES)
+    assert not (
+        tmp_path / "scoreboard.csv"
+    ).exists()  # its evaluation failed: named and left out, others go on
     ((*_, evaluate, run, seed, value, episodes, number),) = commands
     assert (evaluate, run) == ("--evaluate", str(folder))
     assert (seed, value, episodes, number) == ("--seed", "1000", "--eval-episodes", "100")
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", ",".join(scoreboard.COLUMNS) + "\nx,sac,0\n"])
+HEAD = ",".join(scoreboard.COLUMNS) + "\n"
+NO_NUMBER = "x,sac,0,high,,1,100,2\n"
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", HEAD + "x,sac,0\n", HEAD + NO_NUMBER])
 def test_another_table_is_not_taken_for_that_of_the_runs(text, tmp_path):
     (tmp_path / "scoreboard.csv").write_text(text)
     with pytest.raises(UserError, match="is not a table of benchmark"):
@@ -184,6 +189,21 @@ def test_another_run_of_a_seed_is_not_taken_in_and_is_named(tmp_path, capsys):
     assert kept["final"] == "-150"
 
 
+def test_rows_that_another_process_has_written_since_stay(tmp_path, monkeypatch):
+    out, evaluate = tmp_path / "out", scoreboard.evaluate_run
+    for folder, seed in (("mine", 3), ("theirs", 4)):
+        write_run(tmp_path / folder / f"{TASK}__rsac__{seed}", -150)
+
+    def meanwhile(folder, episodes):
+        if folder.parent.name == "mine":
+            scoreboard.take_in([tmp_path / "theirs"], out, 2)
+        return evaluate(folder, episodes)
+
+    monkeypatch.setattr(scoreboard, "evaluate_run", meanwhile)
+    scoreboard.take_in([tmp_path / "mine"], out, 2)
+    assert [row["seed"] for row in scoreboard.read_rows(out / "scoreboard.csv")] == ["3", "4"]
+
+
 def test_a_run_that_became_longer_replaces_its_row(tmp_path):
     folder = tmp_path / "runs" / f"{TASK}__rsac__3"
     write_run(folder, -150)
@@ -217,6 +237,8 @@ def test_a_row_without_its_curve_is_one_line(text, tmp_path):
     words = ["--out", str(tmp_path / "out")]
     scoreboard.main(scoreboard.parse_args([str(tmp_path / "runs"), *words]))
     (curve,) = (tmp_path / "out" / "curves").glob("*.csv")
+    curve.write_text(f"# a comment\n# {{}}\n{curve.read_text()}")  # of a run.json that says little
+    scoreboard.main(scoreboard.parse_args(words))
     curve.unlink() if text is None else curve.write_text(text)
     with pytest.raises(UserError, match=r"cannot read .*rsac__3\.csv.*delete its row"):
         scoreboard.main(scoreboard.parse_args(words))

@@ -134,6 +134,20 @@ def test_a_sweep_that_was_killed_goes_on_and_repeats_nothing(tmp_path, number):
     assert set(trace(tmp_path).values()) == {1}
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_sweep_that_is_stopping_waits_for_its_runs_whatever_it_is_told(tmp_path, number):
+    words = [*ONE, "--log-dir", tmp_path, "--", "--total-steps", 1000, "--seconds-per-row", 2]
+    process = start(*words)
+    wait_for(lambda: (tmp_path / "trace.txt").exists())
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    folder = tmp_path / "pendulum-p-v0__fake_script__0"
+    assert json.loads((folder / "checkpoint.pt").read_text())[0] in (0, 100)
+
+
 def test_a_run_without_a_checkpoint_is_moved_aside_and_starts_anew(tmp_path):
     folder = tmp_path / "pendulum-p-v0__fake_script__0"
     for leftover in ("first", "second"):
@@ -234,6 +248,25 @@ def test_an_index_has_the_exit_code_of_its_run(tmp_path):
     assert run(*words, "--fail-at-seed", 0)[0] == 1
     folder = tmp_path / "pendulum-p-v0__fake_script__0"
     assert folder.exists()
+
+
+def test_a_run_that_ends_early_has_failed(tmp_path):
+    (tmp_path / "early.py").write_text(EARLY)
+    words = ["--scripts", tmp_path / "early.py", "--env-ids", "pendulum-p-v0"]
+    code, _, err = run(*words, "--log-dir", tmp_path / "runs")
+    assert code == 1
+    assert "failed: pendulum-p-v0__early__0 (ended early)" in err
+    code, _, err = run(*words, "--log-dir", tmp_path / "runs", "--index", 0)
+    assert code == 1
+    assert "pendulum-p-v0__early__0 ended early" in err
+
+
+EARLY = """
+import sys
+from pathlib import Path
+
+Path(sys.argv[sys.argv.index("--run-dir") + 1]).mkdir()
+"""
 
 
 def test_an_index_that_is_terminated_saves_and_goes_on(tmp_path):
@@ -341,8 +374,8 @@ BAD = {
     "an index too high": ([*ONE, "--index", "1"], "--index 1"),
     "a config that is not there": (["--config", "nowhere.txt"], "nowhere.txt"),
     "the same run twice": (["--scripts", FAKE, FAKE, "--env-ids", "pendulum-p-v0"], "twice"),
-    "a seed after --": ([*ONE, "--", "--seed", "7"], "use --seeds of the sweep"),
-    "threads after --": ([*ONE, "--", "--num-threads=4"], "use --threads of the sweep"),
+    "a seed after --": ([*ONE, "--", "--seed", "7"], "--seeds of this command"),
+    "threads after --": ([*ONE, "--", "--num-threads=4"], "--threads of this command"),
     "a tag that splits a name": ([*ONE, "--tag", "lr__1"], "--tag lr__1"),
     "a program for a config": (["--config", sys.executable], "is not a text file"),
     "a typo among the choices": (
@@ -394,6 +427,13 @@ def test_settings_are_compared_by_name_and_value(before, after, tmp_path):
     assert code == 2
     assert "--gain" in err
     assert run(*words, *before)[0] == 0
+
+
+def test_a_number_may_be_written_in_another_way(tmp_path):
+    words = [*ONE, "--log-dir", tmp_path, "--", "--total-steps", 300]
+    assert run(*words, "--gain", "1e-3")[0] == 0
+    assert run(*words, "--gain", "0.001")[0] == 0
+    assert run(*words, "--gain", "0.002")[0] == 2
 
 
 def test_a_run_that_another_sweep_made_meanwhile_with_other_arguments_fails(tmp_path, capsys):
@@ -501,7 +541,7 @@ def test_a_config_says_on_which_device(tmp_path):
     config.write_text(f"python {FAKE} --env-id pendulum-p-v0 --seed 3\n")
     code, _, err = run("--config", config, "--list")
     assert code == 2
-    assert "use --seeds of the sweep" in err
+    assert "--seeds of this command" in err
 
 
 def test_a_run_goes_on_on_its_device(tmp_path):

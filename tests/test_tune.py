@@ -185,6 +185,20 @@ def test_a_mistake_can_be_corrected_in_the_same_folder_and_another_search_is_ref
         assert "has the search of another command" in err
 
 
+def test_another_command_does_not_touch_a_search_in_its_first_trial(tmp_path):
+    words = ["--trials", 1, "--seeds", 0, "--", "--seconds-per-row", 0.5, "--total-steps"]
+    first = start(tmp_path, *words, 300)
+    while not trace(tmp_path):
+        assert first.poll() is None, end(first)
+        time.sleep(0.05)
+    for other in ((400,), (300, "--gian", 1)):
+        code, out, err = end(start(tmp_path, *words, *other))
+        assert (code, out) == (2, "")
+        assert "has the search of another command" in err
+    assert end(first)[0] == 0
+    assert end(start(tmp_path, *words, 300))[0] == 0
+
+
 def test_a_damaged_study_is_one_line(tmp_path):
     (tmp_path / "tune").mkdir()
     (tmp_path / "tune" / "study.db").write_text("no database")
