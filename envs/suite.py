@@ -78,7 +78,7 @@ def describe(env_id):
     if view == "full" and (domain, match["task"]) == ("point_mass", "hard"):
         hidden, skill = "what each action does, drawn for each episode", "find out and remember"
     if stack > 1:
-        hidden, skill = "positions, in part" if view == "va" else "-", "none (stacked)"
+        hidden, skill = "positions, in part" if view == "va" else "-", "none (stacked baseline)"
     same_skip = f"-skip{skip}" if match["skip"] else ""
     return {
         "entry_point": f"envs.dm_control:{'make_pixels' if pixels else 'make_state'}",

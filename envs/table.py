@@ -297,46 +297,13 @@ ENVS |= {
 # ---- dm_control, states and pixels (envs/dm_control.py) ----
 # The paper's ids. `find` answers for every other task of the suite by the same patterns.
 
-_DMC_VIEWS = {  # suffix of the id: observed, stack, and the three texts
-    "": ("full", 1, "x, cos, sin, their velocities", "-", "none"),
-    "-p": ("p", 1, "x, cos, sin", "both velocities", "differentiate (2 frames)"),
-    "-va": ("va", 1, "velocities, last action", "cart position, pole angle", "integrate"),
-    "-p-concat5": ("p", 5, "5 frames of x, cos, sin", "-", "none (stacked baseline)"),
-    "-va-concat10": (
-        *("va", 10, "10 frames of velocities, last action"),
-        *("cart position", "none (stacked baseline)"),
-    ),
-}
-ENVS |= {
-    f"dmc-cartpole-{task}{suffix}-v0": EnvInfo(
-        entry_point="envs.dm_control:make_state",
-        max_episode_steps=200,
-        kwargs={
-            **{"domain": "cartpole", "task": task, "stack": stack, "frame_skip": 5},
-            "observed": view,
-        },
-        observed=observed,
-        hidden=hidden,
-        skill=skill,
-        oracle=f"dmc-cartpole-{task}-v0",
-    )
+_CARTPOLE = [
+    f"dmc-cartpole-{task}{view}-v0"
     for task in ("balance", "swingup")
-    for suffix, (view, stack, observed, hidden, skill) in _DMC_VIEWS.items()
-}
-ENVS |= {
-    f"dmc-{domain}-{task}-mdp-img-concat3-v0": EnvInfo(
-        entry_point="envs.dm_control:make_pixels",
-        max_episode_steps=500,
-        kwargs={
-            **{"domain": domain, "task": task, "stack": 3, "frame_skip": 2},
-            "rgb": False,
-        },
-        observed="3 grey pictures of 84 x 84",
-        skill="none; pixels",
-        oracle=f"dmc-{domain}-{task}-v0",
-    )
-    for domain, task in (("cartpole", "balance"), ("walker", "walk"))
-}
+    for view in ("", "-p", "-va", "-p-concat5", "-va-concat10")
+]
+_PIXELS = [f"dmc-{task}-mdp-img-concat3-v0" for task in ("cartpole-balance", "walker-walk")]
+ENVS |= {env_id: EnvInfo(**suite.describe(env_id)) for env_id in (*_CARTPOLE, *_PIXELS)}
 
 # ---- Push-r-bump (envs/bumps.py) ----
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from envs import dm_control, gl, suite
-from envs.table import ENVS, EnvInfo, find, register
+from envs.table import ENVS, find, register
 
 try:
     gl.load("dm_control.suite")
@@ -363,13 +363,23 @@ def test_table_of_tasks_is_dm_controls():
     assert ours == set(gl.load("dm_control.suite").ALL_TASKS)
 
 
-def test_rows_of_the_table_say_what_the_pattern_says():
+def test_the_papers_tasks_are_in_the_table():
     rows = {i: info for i, info in ENVS.items() if i.startswith("dmc-")}
-    assert len(rows) == 12
-    for env_id, row in rows.items():
-        general = EnvInfo(**suite.describe(env_id))
-        for name in ("entry_point", "max_episode_steps", "kwargs", "oracle"):
-            assert getattr(row, name) == getattr(general, name)
+    names = {f"cartpole-{task}": task for task in ("balance", "swingup")}
+    views = {"": ("full", 1), "-p": ("p", 1), "-va": ("va", 1)}
+    views |= {"-p-concat5": ("p", 5), "-va-concat10": ("va", 10)}
+    for name, task in names.items():
+        for view, (observed, stack) in views.items():
+            row = rows.pop(f"dmc-{name}{view}-v0")
+            kwargs = {"domain": "cartpole", "task": task, "observed": observed}
+            assert row.kwargs == kwargs | {"stack": stack, "frame_skip": 5}
+            assert (row.max_episode_steps, row.oracle) == (200, f"dmc-{name}-v0")
+    assert list(rows) == [
+        f"dmc-{x}-mdp-img-concat3-v0" for x in ("cartpole-balance", "walker-walk")
+    ]
+    for row in rows.values():
+        assert (row.kwargs["stack"], row.kwargs["frame_skip"], row.kwargs["rgb"]) == (3, 2, False)
+        assert row.max_episode_steps == 500
 
 
 @pytest.mark.parametrize(
