@@ -53,7 +53,6 @@ def parse_args(argv=None):
     add("--partial", action="store_true", help="include runs that are not finished, or shorter")
     add("--baselines", default=BASELINES, metavar="FILE", help="table of baselines, or none")
     add("--iqm", action=BooleanOptionalAction, default=True, help="also draw a mean across tasks")
-    add("--summary", action="store_true", help="write a table with one row per environment")
     add("--collect", metavar="DIR", help="do not plot; copy the curves there, one file per run")
     add("--bootstrap", type=integer(100), default=2000, help="resamples for an interval")
     return parser.parse_args(argv)
@@ -307,13 +306,13 @@ def align(runs):
     Nothing is interpolated. A run that is over has NaN; a step that one of the others lacks goes.
     """
     steps = np.unique(np.concatenate([run.step for run in runs]))
-    shared = [s for s in steps if all(s in run.step for run in runs if run.step[-1] >= s)]
-    values, seconds = (np.full((len(runs), len(shared)), np.nan) for _ in range(2))
+    for run in runs:
+        steps = steps[np.isin(steps, run.step) | (steps > run.step[-1])]
+    values, seconds = (np.full((len(runs), len(steps)), np.nan) for _ in range(2))
     for k, run in enumerate(runs):
-        n = np.isin(shared, run.step).sum()
-        at = np.isin(run.step, shared)
-        values[k, :n], seconds[k, :n] = run.value[at], run.seconds[at]
-    return np.array(shared), np.nanmean(seconds, axis=0), values
+        at = np.isin(run.step, steps)
+        values[k, : at.sum()], seconds[k, : at.sum()] = run.value[at], run.seconds[at]
+    return steps, np.nanmean(seconds, axis=0), values
 
 
 def bootstrap(values, resamples, seed=0):
@@ -454,21 +453,31 @@ def make_styles(labels, wanted):
     return styles
 
 
+def make_lines(panels, resamples):
+    """(environment, label) -> steps, seconds, mean return, and its interval, low and high; (S,)"""
+    lines = {}
+    for env_id, panel in panels.items():
+        for label, runs in panel.items():
+            steps, seconds, values = align(runs)
+            mean = np.nanmean(values, axis=0)
+            lines[env_id, label] = steps, seconds, mean, *bootstrap(values, resamples)
+    return lines
+
+
 def draw_line(axes, x, mean, low, high, style, label):
     every = max(1, len(x) // 8)
     axes.plot(x, mean, label=label, markevery=every, markersize=4, linewidth=1.5, **style)
     axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 
-def draw_panels(panels, styles, bars, resamples, axis):
+def draw_panels(panels, lines, styles, bars, axis):
     """One panel for each environment; axis: "steps" or "time" (of the seeds' mean)."""
     figure, grid = make_grid(len(panels))
     for axes, (env_id, panel) in zip(grid, panels.items(), strict=False):
         for label in (label for label in styles if label in panel):
-            steps, seconds, values = align(panel[label])
+            steps, seconds, *band = lines[env_id, label]
             x = steps / 1000 if axis == "steps" else seconds / 60
-            mean = np.nanmean(values, axis=0)
-            draw_line(axes, x, mean, *bootstrap(values, resamples), styles[label], label)
+            draw_line(axes, x, *band, styles[label], label)
         low, high = axes.get_ylim()
         for k, (name, value) in enumerate(bars.get(env_id, [])):
             beyond = value - min(max(value, low), high)
@@ -599,25 +608,6 @@ def make_table(panels, styles, bars, iqm, resamples):
     return text
 
 
-def make_summary(panels, styles, bars):
-    """Markdown: one row per environment, with the final return of each algorithm and baseline."""
-    controllers = list(dict.fromkeys(name for env_id in panels for name, _ in bars.get(env_id, [])))
-    rows = []
-    for env_id, panel in panels.items():
-        row, known = [env_id], dict(bars.get(env_id, []))
-        for label in styles:
-            cell = "-"
-            if label in panel:
-                final = [run.final() for run in panel[label]]
-                spread = f"{min(final):.1f} to {max(final):.1f}" if len(final) > 1 else "one seed"
-                steps = max(run.step[-1] for run in panel[label])
-                cell = f"{np.mean(final):.1f} ({spread}), {steps / 1000:g}k"
-            row.append(cell)
-        rows.append(row + [f"{known[name]:.1f}" if name in known else "-" for name in controllers])
-    text = markdown(["environment", *styles, *(f"*{name}*" for name in controllers)], rows)
-    return text + "\nFinal return: mean (min to max) of the last tenth of each run; env steps.\n"
-
-
 def markdown(head, rows):
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
@@ -654,19 +644,17 @@ def main(args):
     if not out.name:
         raise UserError(f"--out {args.out} has no file name; try {args.out}/curves")
     out.parent.mkdir(parents=True, exist_ok=True)
+    lines = make_lines(panels, args.bootstrap)
     import matplotlib as mpl
 
     # The same figure gives the same file, and names may have a $ in them.
     with mpl.rc_context({"svg.hashsalt": "curves", "text.parse_math": False}):
         for axis in ("steps", "time"):
-            figure = draw_panels(panels, styles, bars, args.bootstrap, axis)
+            figure = draw_panels(panels, lines, styles, bars, axis)
             save(figure, out.with_name(f"{out.name}-{axis}"))
         if iqm:
             save(draw_across(iqm, styles), out.with_name(f"{out.name}-iqm"))
-    if args.summary:
-        table = make_summary(panels, styles, bars)
-    else:
-        table = make_table(panels, styles, bars, iqm, args.bootstrap)
+    table = make_table(panels, styles, bars, iqm, args.bootstrap)
     write_file(out.with_name(f"{out.name}.md"), table.encode())
     print(table, end="")
 

@@ -544,21 +544,6 @@ def test_baselines_stand_in_the_table_below_the_curves(drawn):
     assert "| pendulum-p-v0 | *random* | -1234.5 |" in (drawn / "curves.md").read_text()
 
 
-def test_the_summary_has_one_row_per_environment(tmp_path):
-    for seed, last in enumerate([-100, -300]):
-        write_run(tmp_path, f"pendulum-p-v0__rsac__{seed}", [-1000, last])
-    write_run(tmp_path, "pendulum-va-v0__sac__0", [-1500, -1200])
-    panels = plot.make_panels(read(tmp_path)[0])
-    styles = plot.make_styles({"rsac", "sac"}, None)
-    text = plot.make_summary(panels, styles, {"pendulum-va-v0": [("zero", -1232.18)]})
-    assert text.splitlines()[:4] == [
-        "| environment | rsac | sac | *zero* |",
-        "| --- | --- | --- | --- |",
-        "| pendulum-p-v0 | -200.0 (-300.0 to -100.0), 0.1k | - | - |",
-        "| pendulum-va-v0 | - | -1200.0 (one seed), 0.1k | -1232.2 |",
-    ]
-
-
 @pytest.mark.slow
 def test_the_same_runs_give_the_same_files(drawn, tmp_path):
     words = ["--baselines", tmp_path / "bars.csv", "--out", tmp_path / "again" / "curves"]
@@ -677,7 +662,8 @@ def test_a_bar_far_from_the_curves_is_named_and_does_not_squeeze_them(tmp_path):
     write_run(tmp_path, "pendulum-p-v0__rsac__0", [-10, -6, -5])
     panels = plot.make_panels(read(tmp_path)[0])
     bars = {"pendulum-p-v0": [("near", -8.0), ("below", -43.0), ("above", 50.0)]}
-    figure = plot.draw_panels(panels, plot.make_styles({"rsac"}, None), bars, 10, "steps")
+    styles, lines = plot.make_styles({"rsac"}, None), plot.make_lines(panels, 10)
+    figure = plot.draw_panels(panels, lines, styles, bars, "steps")
     axes = figure.axes[0]
     low, high = axes.get_ylim()
     assert -11 < low < -10
