@@ -83,8 +83,8 @@ class ReplayBuffer:
         self.reward = np.zeros((capacity, 1), np.float32)
         self.terminated = np.zeros((capacity, 1), np.float32)
         self.ended = np.ones(capacity, bool)  # terminated or truncated, in any environment
-        # Counts the rows of an environment and jumps ahead at each new beginning: none lies between
-        # two rows if and only if their places differ by as much as their times.
+        # Counts the rows of an environment, and jumps ahead at each new beginning. So of two rows k
+        # steps apart, no beginning lies between them if and only if their places differ by k.
         self.place = np.zeros(capacity, np.int64)
 
     def add(self, obs, action, reward, next_obs, terminated, truncated):
@@ -93,7 +93,7 @@ class ReplayBuffer:
         self.num_envs = N = len(obs)  # the previous frame of an environment lies N rows back
         frames = np.split(next_obs, self.frame_stack, axis=1)[-1:]
         if self.ended[(self.num_added - 1) % self.capacity]:
-            # All environments begin anew with the one that must, so that their rows stay N apart.
+            # One begins an episode: all store their whole stack, so that their rows stay N apart.
             frames = np.split(obs, self.frame_stack, axis=1) + frames
         for frame in frames:
             rows = np.arange(self.num_added, self.num_added + N) % self.capacity
@@ -147,7 +147,7 @@ class Encoder(nn.Sequential):
         layers = []
         input_dim = obs_shape[0]
         # The paper has (32, 3, 2) and three of (32, 3, 1). An early large stride and few channels
-        # leave 1 of its 41 million multiplications for each stack of pictures.
+        # make 1 million multiplications of its 41 million, for each stack of pictures.
         for channels, kernel, stride in [(16, 6, 4), (16, 3, 2), (16, 3, 1)]:
             layers += [nn.Conv2d(input_dim, channels, kernel, stride), nn.ReLU(inplace=True)]
             input_dim = channels

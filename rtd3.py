@@ -253,7 +253,8 @@ def soft_update(target, online, tau):
 
 
 def update(agent, optimizers, batch, args, delayed_too):
-    """One gradient step for the critics; with `delayed_too` for the actor, then the targets."""
+    """One gradient step for the critics. With `delayed_too` one for the actor, too; then the
+    targets move."""
     obs, action, reward, terminated, steps = batch
     obs = obs / agent.obs_scale
     # The memories read whole sequences, with gradients through the context, too. Their features
@@ -279,7 +280,8 @@ def update(agent, optimizers, batch, args, delayed_too):
     # divides by the size of recent ones, so after such a gradient its steps would long be tiny.
     nn.utils.clip_grad_norm_(agent.critics.parameters(), args.max_grad_norm)
     optimizers["critics"].step()
-    if not delayed_too:  # the critics become more accurate before the actor learns (Section 5.2)
+    # The critics become more accurate before the actor learns (arXiv:1802.09477v3, Section 5.2).
+    if not delayed_too:
         return {"qf_loss": qf_loss}
 
     actor_feat = agent.actor.rnn(obs)[0].flatten(0, 1)

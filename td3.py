@@ -196,7 +196,8 @@ def soft_update(target, online, tau):
 
 
 def update(agent, optimizers, batch, args, delayed_too):
-    """One gradient step for the critics; with `delayed_too` for the actor, then the targets."""
+    """One gradient step for the critics. With `delayed_too` one for the actor, too; then the
+    targets move."""
     obs, action, reward, next_obs, terminated = batch
 
     with torch.no_grad():
@@ -213,7 +214,8 @@ def update(agent, optimizers, batch, args, delayed_too):
     optimizers["critics"].zero_grad()
     qf_loss.backward()
     optimizers["critics"].step()
-    if not delayed_too:  # the critics become more accurate before the actor learns (Section 5.2)
+    # The critics become more accurate before the actor learns (arXiv:1802.09477v3, Section 5.2).
+    if not delayed_too:
         return {"qf_loss": qf_loss}
 
     new_action = agent.actor(obs)

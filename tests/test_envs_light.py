@@ -109,7 +109,7 @@ def test_pendulum_v_hides_the_angle(env_id):
     np.testing.assert_array_equal(observation(up), observation(down))
 
 
-def test_pendulum_va_shows_the_angle_in_four_frames():
+def test_pendulum_va_shows_the_angle_in_three_frames():
     # thdot' = thdot + 0.75 sin th + 0.15 u gives two sines; th' = th + 0.05 thdot' joins them.
     env = started("pendulum-va-v0", state=np.array([2.0, 1.0]))
     frames = [env.step(np.array([u], np.float32))[0] for u in (0.0, 0.7, -1.1)]
