@@ -10,10 +10,11 @@ each comes from; curves/; scoreboard.png, the figure. Without --out, tables are 
 README.md, docs/index.md and docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, rsac.py without its memory, or a
-controller of benchmark.baselines. The bound is sac.py on the full state; for push-r-bump and the
-continuous cart-pole, which our runs of it did not solve, it is the largest possible return. A seed
-has solved a task if its final return is at least 95 % of the way from floor to bound (pendulums:
--200 and -220) and no evaluation of the last fifth of its run is below 80 %.
+controller of benchmark.baselines. The bound is the best of sac.py on the full state; for
+push-r-bump and the continuous cart-pole, which our runs of it did not solve, it is the largest
+possible return. Of runs of the same length the mean counts. A seed has solved a task if its final
+return is at least 95 % of the way from floor to bound (pendulums: -200 and -220) and no evaluation
+of the last fifth of its run is below 80 %.
 """
 
 import csv
@@ -219,18 +220,26 @@ def finals(rows, env_id, algorithm):
     return [float(row["final"]) for row in of(rows, env_id, algorithm)]
 
 
+def best(rows, env_id, algorithm):
+    """The highest mean final return of runs of the same length, None without runs."""
+    groups = {}
+    for row in rows:
+        if (row["env_id"], row["algorithm"]) == (env_id, algorithm):
+            groups.setdefault(row["steps"], []).append(float(row["final"]))
+    return max(map(statistics.fmean, groups.values()), default=None)
+
+
 def floor_of(rows, controllers, env_id):
     """(return, by whom) of the best without memory; None if nothing was measured."""
     known = dict(controllers.get(env_id, {}))
     for name in ("sac", WITHOUT):
-        if values := finals(rows, env_id, name):
-            known[name] = statistics.fmean(values)
+        if (value := best(rows, env_id, name)) is not None:
+            known[name] = value
     return max(((value, name) for name, value in known.items()), default=None)
 
 
 def bound_of(rows, env_id):
-    values = finals(rows, find(env_id).oracle, "sac")
-    return LARGEST.get(env_id, statistics.fmean(values) if values else None)
+    return LARGEST.get(env_id, best(rows, find(env_id).oracle, "sac"))
 
 
 def is_solved(row, env_id, floor, bound):

@@ -112,6 +112,16 @@ def test_the_floor_is_the_best_without_memory():
     assert scoreboard.floor_of(rows[:1], static, TASK) == (-950, "static")
 
 
+def test_longer_runs_that_return_less_lower_neither_floor_nor_bound():
+    rows = [row(TASK, "sac", 0, -700), row(FULL, "sac", 0, -100), row(FULL, "sac", 1, -200)]
+    for env_id, final in ((TASK, -900), (FULL, -180)):
+        rows.append(row(env_id, "sac", 2, final) | {"steps": "5000"})
+    assert scoreboard.floor_of(rows, {}, TASK) == (-700, "sac")
+    assert scoreboard.bound_of(rows, TASK) == -150
+    rows.append(row(FULL, "sac", 3, -140) | {"steps": "9000"})
+    assert scoreboard.bound_of(rows, TASK) == -140
+
+
 def test_a_run_is_tested_on_fresh_episodes_and_their_number_is_that_of_the_tables(
     tmp_path, monkeypatch
 ):
