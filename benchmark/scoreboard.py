@@ -406,6 +406,9 @@ def draw(lines, rows, out):
             axes.axhline(line["floor"][0], color="C7", ls="--", lw=1)
         if line["bound"] is not None:
             axes.axhline(line["bound"], color="C2", ls="--", lw=1)
+        if line["share"] is not None:  # what is far below the floor would squeeze the rest
+            least = line["floor"][0] - 5 * (line["bound"] - line["floor"][0])
+            axes.set_ylim(bottom=max(axes.get_ylim()[0], least))
     for axes in grid[-1]:
         axes.set_xlabel("thousand env steps", fontsize=8)
     styles = [(color, "-", f"{name}.py, one line a seed") for name, color in SHOWN.items()]
