@@ -134,9 +134,8 @@ def test_a_run_is_tested_on_fresh_episodes_and_their_number_is_that_of_the_table
     folder = train("sac", tiny("sac", env="pendulum-v0"), tmp_path, "pendulum-v0__sac__0__now")
     monkeypatch.setattr(scoreboard.subprocess, "run", note)
     scoreboard.take_in([folder.parent], tmp_path, scoreboard.TEST_EPISODES)
-    assert not (
-        tmp_path / "scoreboard.csv"
-    ).exists()  # its evaluation failed: named and left out, others go on
+    # Its evaluation failed: named and left out, others go on.
+    assert not (tmp_path / "scoreboard.csv").exists()
     ((*_, evaluate, run, seed, value, episodes, number),) = commands
     assert (evaluate, run) == ("--evaluate", str(folder))
     assert (seed, value, episodes, number) == ("--seed", "1000", "--eval-episodes", "100")
