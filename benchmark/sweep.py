@@ -27,7 +27,6 @@ import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
 from collections import Counter, deque
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -301,7 +300,7 @@ def check_same(run):
     command = made_with(run)
     if command is None:
         raise UserError(
-            f"{run.folder} exists, but neither its run.json nor {run.log} says how it was made; "
+            f"{run.folder} exists, but its run.json does not say how it was made; "
             "use another --log-dir or --tag"
         )
     old, new = settings(command), settings(run.fresh_command())
@@ -330,22 +329,12 @@ def numbers(values):
 
 
 def made_with(run):
-    """The words of the command line that made a run, by its log or run.json; None if unknown."""
-    for read in (first_of_log, first_of_run):
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-            words = shlex.split(read(run))
-            if len(words) > 1 and words[0] == "python" and "--resume" not in words:
-                return words
-    return None
-
-
-def first_of_log(run):
-    with open(run.log, errors="replace") as file:
-        return file.readline().removeprefix("$ ")
-
-
-def first_of_run(run):
-    return json.loads((run.folder / "run.json").read_text())[0]["command"]
+    """The words of the command line that made a run, by its run.json; None if unknown."""
+    try:
+        words = shlex.split(json.loads((run.folder / "run.json").read_text())[0]["command"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return words if len(words) > 1 and words[0] == "python" else None
 
 
 # ---- 2. Starting one run ----
@@ -372,12 +361,11 @@ def take(run, wait=False):
 
 
 def announce(log, command):
-    """Writes the command line into the log, of which it is the first line if the run is new."""
+    """Writes the command line into the log, which a new run starts anew."""
     if "--resume" not in command:
         log.truncate(0)
     log.write(f"$ {shlex.join(command)}\n")
     log.flush()
-    os.fsync(log.fileno())  # `check_same` relies on the first line
 
 
 def end_with_parent():

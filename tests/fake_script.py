@@ -7,6 +7,7 @@ computed twice.
 import argparse
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -38,6 +39,8 @@ else:
     folder = Path(args.run_dir)
     folder.mkdir(parents=True)
     (folder / "args.json").write_text(json.dumps(vars(args)))
+    command = shlex.join(["python", *sys.argv])
+    (folder / "run.json").write_text(json.dumps([{"command": command}]))
     (folder / "progress.csv").write_text(
         "global_step,wall_seconds,eval_return_mean,steps_per_second\n"
     )
