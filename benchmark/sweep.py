@@ -331,8 +331,8 @@ def numbers(values):
 def made_with(run):
     """The words of the command line that made a run, by its run.json; None if unknown."""
     try:
-        words = shlex.split(json.loads((run.folder / "run.json").read_text())[0]["command"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        words = shlex.split(str(json.loads((run.folder / "run.json").read_text())[0]["command"]))
+    except (OSError, ValueError, LookupError, TypeError):
         return None
     return words if len(words) > 1 and words[0] == "python" else None
 

@@ -547,7 +547,11 @@ def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "1", "[1]", '[{"command": ""}]', '[{"command": "python \'x"}]', "\x00\xff"]
+    "text",
+    [
+        *("", "[]", "1", "[1]", "[{}]", "\x00\xff"),
+        *('[{"command": null}]', '[{"command": ""}]', '[{"command": "python \'x"}]'),
+    ],
 )
 def test_a_run_of_which_run_json_says_nothing_is_refused(text, tmp_path):
     (it,) = sweep.make_runs(parse_args([*ONE, "--log-dir", str(tmp_path)]))
