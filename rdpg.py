@@ -142,7 +142,7 @@ class Memory(nn.LSTM):
         # Larger than PyTorch's, since most inputs are small after the division by obs_scale.
         nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
-        # the second gate keeps the state, the first one lets the input in.
+        # the second of PyTorch's gates keeps the state, the first one lets the input in.
         keep = torch.linspace(-3, 1, args.rnn_dim).clamp(min=0) * np.log(100)
         self.bias_ih_l0.data = torch.cat([-keep, keep, torch.zeros(2 * args.rnn_dim)])
 

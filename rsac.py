@@ -146,7 +146,7 @@ class Memory(nn.LSTM):
         # Larger than PyTorch's, since most inputs are small after the division by obs_scale.
         nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
-        # the second gate keeps the state, the first one lets the input in.
+        # the second of PyTorch's gates keeps the state, the first one lets the input in.
         keep = torch.linspace(-3, 1, args.rnn_dim).clamp(min=0) * np.log(100)
         self.bias_ih_l0.data = torch.cat([-keep, keep, torch.zeros(2 * args.rnn_dim)])
 
@@ -367,7 +367,7 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: the first batch sets the scale of inputs, and all random steps set
+            # Not in the papers: the first batch sets the scale of inputs, and all steps so far set
             # that of rewards. Large inputs would saturate the gates. An alpha of 0.1 would be too
             # little beside large rewards, and too much beside small or rare ones.
             if num_updates == 0:

@@ -3,8 +3,8 @@
     python -m benchmark.film runs/NAME film.gif --seed 2 --every 2
 
 The episode is the first that `--evaluate runs/NAME --seed 2` plays. Observation and action are
-drawn as lines, the hidden state of the memory as a map, one row for each of its numbers; what a
-recurrent script observes ends with its previous action.
+drawn as lines, each number in a colour of its own, the hidden state of the memory as a map, one row
+for each of its numbers. The previous action, which a memory also reads, is that of the panel below.
 """
 
 from pathlib import Path
@@ -40,13 +40,17 @@ def play(agent, envs, seed, every):
     name -> (steps, .)"""
     from envs.wrappers import make_seeds
 
+    env = envs.envs[0]
+    recurrent = env.has_wrapper_attr("num_observed")
+    num_observed = env.get_wrapper_attr("num_observed") if recurrent else None
     obs, _ = envs.reset(seed=make_seeds("test", seed, count=1))
     pictures, steps, hidden, ended = [], [], None, False
     while not ended:
         action, hidden = agent.act(obs, hidden, deterministic=True)
         if len(steps) % every == 0:
-            pictures.append(draw(envs.envs[0]))
-        step = {"observation": obs[0]} if obs.ndim == 2 else {}  # no pictures of pictures
+            pictures.append(draw(env))
+        seen = {"observation": obs[0, :num_observed]}
+        step = seen if obs.ndim == 2 else {}  # no pictures of pictures
         step["action"] = action[0]
         if hidden is not None:
             state = hidden[0] if isinstance(hidden, tuple) else hidden  # (layers, 1, dim)
@@ -78,7 +82,8 @@ def beside(picture, values, step):
         top, bottom = k * panel + HEADING, (k + 1) * panel - 4
         largest = max(1e-6, float(np.abs(all_steps).max()))
         past = all_steps[max(0, step + 1 - SHOWN) : step + 1] / largest  # (steps, .) in [-1, 1]
-        pen.text((left, top - 14), f"{name}, {past.shape[1]} numbers, within +-{largest:.3g}", INK)
+        count = f"{past.shape[1]} number{'s' * (past.shape[1] > 1)}"
+        pen.text((left, top - 14), f"{name}, {count}, within +-{largest:.3g}", INK)
         if name == "memory":
             size = (STEP * len(past), bottom - top)
             page.paste(Image.fromarray(blue_white_red(past.T)).resize(size, 0), (left, top))

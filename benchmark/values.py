@@ -10,8 +10,10 @@ followed. Columns of the table:
 
     predicted    mean of the predictions [reward]
     followed     mean of the discounted returns [reward]
-    error        root of the mean squared difference [reward]
-    correlation  of predictions and returns: 1 if the critics know which episodes will go well
+    beyond       the part of `followed` that is no reward, but the prediction for the last step
+    error        root of the mean squared difference of predicted and followed [reward]
+    correlation  of predicted and followed, both less `beyond`, so that the critics are not compared
+                 with themselves: 1 if they know how the rest of an episode will go
 
 Predictions far above what follows are overestimates. SAC and RSAC also count the entropy of later
 actions, so theirs differ by about alpha x entropy / (1 - gamma), in RSAC times reward_scale. A
@@ -74,15 +76,9 @@ def predict(agent, obs, action):
     return (q * getattr(agent, "reward_scale", 1)).squeeze(-1).detach().cpu().numpy()
 
 
-def returns_to_go(reward, last_value, gamma):
-    """Discounted returns of one episode.
-
-    reward (T,), and what stands for the return from the last step on where a time limit ended the
-    episode, or None where it terminated -> (T,)
-    """
+def returns_to_go(reward, gamma):
+    """Discounted returns of one episode.  reward (T,) -> (T,)"""
     returns = np.array(reward, np.float64)
-    if last_value is not None:
-        returns[-1] = last_value
     for t in range(len(returns) - 2, -1, -1):
         returns[t] += gamma * returns[t + 1]
     return returns
@@ -99,29 +95,34 @@ def main(args):
         raise UserError(f"{args.run} is an exported policy; its critics were left out")
     gamma = state["args"]["gamma"] if args.gamma is None else args.gamma
     seeds = make_seeds("test", args.seed, count=args.episodes)
-    predicted, followed = [], []  # of each episode, (length,)
+    predicted, earned, beyond = [], [], []  # of each episode, (length,)
     for batch, count in batches(seeds, envs.num_envs):
         obs, action, reward, terminated, lengths = play(agent, envs, batch)
         q = predict(agent, obs, action)
         for i in range(count):
             n = lengths[i]
-            last_value = None if terminated[i] else q[n - 1, i]
+            last = np.zeros(n)
+            if not terminated[i]:  # its last prediction has the last reward in it
+                last[-1], reward[n - 1, i] = q[n - 1, i], 0
             predicted.append(q[:n, i])
-            followed.append(returns_to_go(reward[:n, i], last_value, gamma))
+            earned.append(returns_to_go(reward[:n, i], gamma))
+            beyond.append(returns_to_go(last, gamma))
     envs.close()
 
     print(f"{args.episodes} episodes, gamma {gamma:g}\n")
-    print("| step | predicted | followed | error | correlation |")
-    print("|---|---|---|---|---|")
+    print("| step | predicted | followed | beyond | error | correlation |")
+    print("|---|---|---|---|---|---|")
     for at in args.at:
-        pairs = [(p[at], f[at]) for p, f in zip(predicted, followed, strict=True) if at < len(p)]
-        if len(pairs) < 2:
-            raise UserError(f"{len(pairs)} episodes have a step {at}; ask for an earlier one")
-        p, f = np.transpose(pairs)
-        error = np.sqrt(np.square(p - f).mean())
-        varies = min(p.std(), f.std()) > 1e-8
-        correlation = f"{np.corrcoef(p, f)[0, 1]:.2f}" if varies else "-"
-        print(f"| {at} | {p.mean():.4g} | {f.mean():.4g} | {error:.4g} | {correlation} |")
+        episodes = zip(predicted, earned, beyond, strict=True)
+        steps = [(p[at], e[at], b[at]) for p, e, b in episodes if at < len(p)]
+        if len(steps) < 2:
+            raise UserError(f"{len(steps)} episodes have a step {at}; ask for an earlier one")
+        p, e, b = np.transpose(steps)
+        error = np.sqrt(np.square(p - e - b).mean())
+        varies = min((p - b).std(), e.std()) > 1e-8
+        correlation = f"{np.corrcoef(p - b, e)[0, 1]:.2f}" if varies else "-"
+        means = f"{p.mean():.4g} | {(e + b).mean():.4g} | {b.mean():.4g}"
+        print(f"| {at} | {means} | {error:.4g} | {correlation} |")
 
 
 if __name__ == "__main__":

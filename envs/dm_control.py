@@ -3,8 +3,6 @@
 `envs/suite.py` has the ids and what they mean.
 """
 
-from typing import ClassVar
-
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
@@ -143,15 +141,12 @@ class PixelView(gym.ObservationWrapper):
     rgb: three channels; else one, 0.2989 R + 0.5870 G + 0.1140 B, rounded.
     """
 
-    metadata: ClassVar[dict] = {}
-
     def __init__(self, env, rgb=False, size=84):
         super().__init__(env)
         camera = gl.load("dm_control.mujoco").Camera
         # Kept, as making one for each picture costs twice the picture.
         self._camera = camera(env.physics, height=size, width=size, camera_id=0)
         self._rgb = rgb
-        self.metadata = env.metadata
         self.observation_space = Box(0, 255, (3 if rgb else 1, size, size), np.uint8)
 
     def observation(self, obs):

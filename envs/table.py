@@ -297,13 +297,13 @@ ENVS |= {
 # ---- dm_control, states and pixels (envs/dm_control.py) ----
 # The paper's ids. `find` answers for every other task of the suite by the same patterns.
 
-_CARTPOLE = [
+_DMC_CARTPOLE = [
     f"dmc-cartpole-{task}{view}-v0"
     for task in ("balance", "swingup")
     for view in ("", "-p", "-va", "-p-concat5", "-va-concat10")
 ]
 _PIXELS = [f"dmc-{task}-mdp-img-concat3-v0" for task in ("cartpole-balance", "walker-walk")]
-ENVS |= {env_id: EnvInfo(**suite.describe(env_id)) for env_id in (*_CARTPOLE, *_PIXELS)}
+ENVS |= {env_id: EnvInfo(**suite.describe(env_id)) for env_id in (*_DMC_CARTPOLE, *_PIXELS)}
 
 # ---- Push-r-bump (envs/bumps.py) ----
 

@@ -190,6 +190,7 @@ class RnnInput(gym.Wrapper):
         self.with_action = "action" in memory_input
         self.with_reward = "reward" in memory_input
         obs, action = env.observation_space, env.action_space
+        self.num_observed = len(obs.low)  # what comes before the action and the reward
         low, high = [obs.low], [obs.high]
         if self.with_action:
             low, high = [*low, action.low], [*high, action.high]

@@ -24,6 +24,8 @@ def test_an_episode_is_filmed_with_its_panels(script, tmp_path):
     pictures, values = film.play(agent, envs, 2, every=1)
     panels = {"sac": ["observation", "action"], "conv_sac": ["action"]}
     assert list(values) == panels.get(script, ["observation", "action", "memory"])
+    if "observation" in values:
+        assert values["observation"].shape[1] == 3  # without the previous action
     assert len(frames) == len(pictures) == len(values["action"])
     assert frames.shape[1] == film.LEAST_HEIGHT
     assert frames.shape[2] > pictures[0].shape[1] + 2 * film.SHOWN

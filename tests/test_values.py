@@ -14,12 +14,8 @@ FLAT = [name for name in SCRIPTS if name != "conv_sac"]
 
 
 def test_returns_to_go_are_those_of_a_sum_written_out():
-    reward = [1.0, 2.0, 4.0]
-    ended = values.returns_to_go(reward, None, 0.5)
-    assert ended.tolist() == [1 + 0.5 * 2 + 0.25 * 4, 2 + 0.5 * 4, 4]
-    # A time limit: the value of the last step has its reward in it.
-    cut = values.returns_to_go(reward, 10.0, 0.5)
-    assert cut.tolist() == [1 + 0.5 * 2 + 0.25 * 10, 2 + 0.5 * 10, 10]
+    returns = values.returns_to_go([1.0, 2.0, 4.0], 0.5)
+    assert returns.tolist() == [1 + 0.5 * 2 + 0.25 * 4, 2 + 0.5 * 4, 4]
 
 
 @pytest.mark.parametrize("script", FLAT)
@@ -56,7 +52,7 @@ def test_predictions_are_those_of_the_critics_step_by_step(script, tmp_path):
 
 
 class KnowsAll:
-    """Does nothing; its critic says of each step what was written down for it."""
+    """Always pushes; its critic says of each step what was written down for it."""
 
     device = "cpu"
 
@@ -64,32 +60,41 @@ class KnowsAll:
         self.known = known
 
     def act(self, obs, hidden=None, deterministic=False):
-        return np.zeros((len(obs), 2), np.float32), hidden
+        return np.ones((len(obs), 2), np.float32), hidden
 
     def critics(self, feat, action):
         steps, count = feat.shape[:2]
         return self.known[:steps, :count, None]
 
 
-@pytest.mark.parametrize(("of_run", "option"), [(0, []), (0.9, ["--gamma", "0"])])
+@pytest.mark.parametrize(("of_run", "option"), [(0.5, []), (0.9, ["--gamma", "0.5"])])
 def test_the_table_compares_the_same_steps(of_run, option, tmp_path, monkeypatch, capsys):
-    run = train("sac", tiny("sac", "--gamma", of_run), tmp_path)  # with 0, a return is one reward
+    run = train("sac", tiny("sac", "--gamma", of_run), tmp_path)
     id_ = env_id("sac")
     _, envs = open_run(run, "--eval-episodes", 10, env_id=id_)
-    idle = KnowsAll(torch.zeros(7, 10))
-    _, _, reward, _, lengths = values.play(idle, envs, make_seeds("test", 0, count=10))
-    known = torch.from_numpy(reward.astype(np.float32))
-    monkeypatch.setattr(values, "open_run", lambda *_, **__: (KnowsAll(known + 2), envs))
+    pushing = KnowsAll(torch.zeros(7, 10))
+    _, _, reward, terminated, lengths = values.play(pushing, envs, make_seeds("test", 0, count=10))
+    assert 0 < terminated.sum() < 10  # both ways to end
+    q = np.random.default_rng(0).normal(size=(7, 10)).astype(np.float32)
+    monkeypatch.setattr(values, "open_run", lambda *_, **__: (KnowsAll(torch.from_numpy(q)), envs))
     words = [str(run), "--episodes", "10", "--at", "0", "3", "--env-id", id_, *option]
     values.main(values.parse_args(words))
     report, _, _, _, *rows = capsys.readouterr().out.splitlines()
-    assert report == "10 episodes, gamma 0"
+    assert report == "10 episodes, gamma 0.5"
     for at, row in zip((0, 3), rows, strict=True):
-        step, predicted, followed, error, correlation = map(float, row.strip("| ").split(" | "))
-        mean = reward[at, lengths > at].mean()
-        assert (step, error, correlation) == (at, 2, 1)
-        assert followed == pytest.approx(mean, rel=1e-3)
-        assert predicted == pytest.approx(mean + 2, rel=1e-3)
+        p, e, b = [], [], []  # written out: prediction, rewards, the value beyond a time limit
+        for i in np.flatnonzero(lengths > at):
+            last = lengths[i] - 1
+            steps = range(at, last + 1 if terminated[i] else last)
+            p.append(q[at, i])
+            e.append(sum(0.5 ** (t - at) * reward[t, i] for t in steps))
+            b.append(0 if terminated[i] else 0.5 ** (last - at) * q[last, i])
+        p, e, b = map(np.array, (p, e, b))
+        error = np.sqrt(np.mean((p - e - b) ** 2))
+        expected = at, p.mean(), (e + b).mean(), b.mean(), error, np.corrcoef(p - b, e)[0, 1]
+        assert [float(x) for x in row.strip("| ").split(" | ")] == pytest.approx(
+            expected, rel=1e-3, abs=0.006
+        )
 
 
 def test_a_step_that_no_episode_has_is_an_error(tmp_path):

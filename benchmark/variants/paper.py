@@ -2,11 +2,11 @@
 
 As published with their code: whole episodes, one update per step, two LSTM layers that read the
 observation alone, one memory for the actor and one for each critic, no LayerNorm, no clipping of
-gradients, evaluations of the newest policy, and in RSAC the lower of two critics in the actor's
-loss, too. Even so, here time limits are bootstrapped through on every task (theirs were stored as
-terminal on the cart-poles), the memory also runs on during the random steps, the policy that acts
-changes within episodes, episodes are drawn by their lengths and also while they are under way, and
-padding stays out of alpha's loss.
+gradients, no penalty on the outputs of deterministic actors, evaluations of the newest policy, and
+in RSAC the lower of two critics in the actor's loss, too. Even so, here time limits are
+bootstrapped through on every task (theirs were stored as terminal on the cart-poles), the memory
+also runs on during the random steps, the policy that acts changes within episodes, episodes are
+drawn by their lengths and also while they are under way, and padding stays out of alpha's loss.
 """
 
 DEFAULTS = (
@@ -86,6 +86,7 @@ ALPHA = (
         '"--min-alpha", type=number(1e-9), default=1e-9',
     ),
 )
+NO_PENALTY = (" + 1e-3 * u.square().mean()\n", "\n")
 LOWER_CRITIC = ("alpha * log_prob - (q1 + q2) / 2\n", "alpha * log_prob - torch.min(q1, q2)\n")
 # What all four have, but their networks.
 COMMON = (DEFAULTS, WHOLE_EPISODES, OBS_SCALE)

@@ -1,6 +1,6 @@
 """rdpg.py as in Yang & Nguyen 2021 (arXiv:2110.12628v1); paper.py says how."""
 
-from paper import COMMON, ONE_MEMORY
+from paper import COMMON, NO_PENALTY, ONE_MEMORY
 from variant import changed
 
-exec(changed(__file__, *COMMON, ONE_MEMORY))
+exec(changed(__file__, *COMMON, NO_PENALTY, ONE_MEMORY))
