@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import COLUMNS, LARGEST, final_return, read_curve, save_figure, without_folder
+from benchmark import COLUMNS, LARGEST, ROOT, final_return, read_curve, save_figure, without_folder
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
 from common.files import file_name, write_file
@@ -142,6 +142,10 @@ def read_origins(path):
         origins = [json.loads(head[2:]) for head in heads]
     if not isinstance(origins, list) or not all(isinstance(origin, dict) for origin in origins):
         raise ValueError("run.json is damaged: it is no list of processes")
+    try:
+        list(map(without_folder, origins))
+    except (AttributeError, ValueError) as error:
+        raise ValueError(f"run.json is damaged: a command cannot be read ({error})") from error
     return origins
 
 
@@ -244,8 +248,9 @@ def collect(runs, folder):
 
 def read_baselines(path):
     """Environment -> list of (name, mean return), from a file that benchmark.baselines wrote."""
-    if path == "none" or (path == BASELINES and not Path(path).exists()):
+    if path == "none":
         return {}
+    path = ROOT / path if path == BASELINES else path  # of this repository, wherever it is used
     bars = {}
     try:
         with open(path, newline="") as file:

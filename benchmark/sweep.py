@@ -27,10 +27,12 @@ import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
 from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmark import (
+    ROOT,
     check_env_id,
     child_env,
     find_script,
@@ -204,7 +206,7 @@ def make_runs(args):
             if k >= len(seeds):
                 continue
             seed = seeds[k]
-            path, tag = find_script(script), tag if args.tag is None else args.tag
+            path, tag = find_script(script), "-".join(filter(None, [tag, args.tag]))
             check_tag(path.stem, "script")
             method = f"{path.stem}-{tag}" if tag else path.stem
             env = file_name(env_id)
@@ -275,7 +277,8 @@ def split_options(words):
 
 def settings(command):
     """Option -> its values as typed, of a command `python SCRIPT --option value ...`."""
-    found = {"script": [str(Path(command[1]).resolve())]}
+    script = Path(command[1])  # of this repository, if there is none here
+    found = {"script": [str((script if script.exists() else ROOT / script).resolve())]}
     name = "script"
     for word in command[2:]:
         if word.startswith("--"):
@@ -454,7 +457,8 @@ class LocalPool:
                 print(f"{run.name}: {error}", file=sys.stderr)
                 ended.append((run, 2))
             if log is not None:
-                log.close()
+                with suppress(OSError):  # what it could not write before, it cannot write now
+                    log.close()
         return ended
 
     def is_running(self, run):

@@ -72,7 +72,7 @@ def integer(low, high=LARGEST):
     return number(low, high, whole=True)
 
 
-def number(low=-math.inf, high=math.inf, whole=False):
+def number(low=-math.inf, high=1e100, whole=False):
     """An argparse type: a finite number in [low, high]."""
     limits = f" at least {low}" if high >= LARGEST else f" from {low} to {high}"
     words = ("a whole number" if whole else "a number") + (limits if low > -math.inf else "")

@@ -112,7 +112,7 @@ def _make(env_id, render_mode):
         raise UserError(f"{env_id} needs a package that is not installed: {error}") from error
     except ImportError as error:
         missing = (error.name or env_id).partition(".")[0]
-        hint = f"is {missing} installed, or a module in this folder or on PYTHONPATH?"
+        hint = f"is {missing} installed, or a module beside the scripts or on PYTHONPATH?"
         hint = NOT_YOURS.format(missing) if missing in OURS else hint
         raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
     except gym.error.Error as error:

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from common.errors import RunError
@@ -25,8 +26,10 @@ def write_file(path, *chunks):
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {path}: {error.strerror}; the old file is kept") from error
+        with suppress(OSError):  # a read-only disk
+            temporary.unlink(missing_ok=True)
+        kept = "; the old file is kept" if path.exists() else ""
+        raise RunError(f"cannot write {path}: {error.strerror}{kept}") from error
 
 
 def write_csv(path, rows, names=None):

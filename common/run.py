@@ -5,10 +5,12 @@ import json
 import math
 import platform
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from datetime import datetime
@@ -32,6 +34,12 @@ from envs.table import foreign_module
 from envs.wrappers import make_seeds
 
 STOP = (signal.SIGINT, signal.SIGTERM)
+
+
+def _no_traceback(failed):
+    """Of TensorBoard's thread on a full disk: the main thread gets the same error and tells it."""
+    if not issubclass(failed.exc_type, OSError):
+        threading.__excepthook__(failed)
 
 
 def origin():
@@ -77,6 +85,8 @@ class Run:
         self.folder = path if path.is_dir() else path.parent
         self._lock()
         saved = load_checkpoint(path, self.script, args.device)
+        if "progress" not in saved:
+            raise UserError(f"{path} is an exported policy; no run can go on from it")
         free = ("total_steps", "resume", "device", "num_threads")
         cli.refuse_conflicts(args, saved["args"], free)
         for name, value in saved["args"].items():
@@ -143,21 +153,32 @@ class Run:
             name = f"{file_name(args.env_id)}__{name}"
             self.folder = Path(args.run_dir or f"runs/{name}")
             if self.folder.exists():
-                words = f"exists; choose another --run-dir or --resume {self.folder}"
-                run, saved = (self.folder / name for name in ("args.json", "checkpoint.pt"))
-                if run.exists() and not saved.exists():
+                words = "exists and is no run; choose another --run-dir"
+                if (self.folder / "args.json").exists():
+                    self._lock()  # says so if it is being written
                     words = "has no checkpoint to resume; choose another --run-dir or delete it"
+                    if (self.folder / "checkpoint.pt").exists():
+                        words = f"exists; choose another --run-dir or --resume {self.folder}"
                 raise UserError(f"{self.folder} {words}")
             self.folder.mkdir(parents=True)
         self.replay_files = ReplayFiles(self.folder)
         if args.resume:
             progress = self._restore(progress)
-        self._write_settings()
+        try:
+            self._write_settings()
+        except RunError:  # such as a full disk
+            if not args.resume:
+                shutil.rmtree(self.folder)
+            raise
         step = progress[0]
         self.rate_mark = (step, time.perf_counter())
         # What came after the last row of the checkpoint will come again.
         last = self.rows[-1]["global_step"] if self.rows else None
-        self.writer = SummaryWriter(self.folder, purge_step=last)
+        threading.excepthook = _no_traceback
+        try:
+            self.writer = SummaryWriter(self.folder, purge_step=last)
+        except OSError as error:
+            raise self._not_written(error) from error
         every = 0.5 if sys.stderr.isatty() else 10  # seconds
         self.bar = tqdm(total=args.total_steps, initial=step, unit="step", mininterval=every)
         self.handlers = {number: signal.signal(number, self._on_signal) for number in STOP}
@@ -311,13 +332,19 @@ class Run:
     def _tell(self):
         """Shows the last evaluation, and writes it to TensorBoard and progress.csv."""
         scalars = self.scalars
-        for name, value in scalars.items():
-            if not math.isnan(value):
-                self.writer.add_scalar(name, value, scalars["global_step"])
-        self.writer.flush()
+        try:
+            for name, value in scalars.items():
+                if not math.isnan(value):
+                    self.writer.add_scalar(name, value, scalars["global_step"])
+            self.writer.flush()
+        except OSError as error:
+            raise self._not_written(error) from error
         write_csv(self.folder / "progress.csv", self.rows)
         train, mean = scalars["train_return_mean"], scalars["eval_return_mean"]
         self.bar.set_postfix(train=f"{train:.1f}", eval=f"{mean:.1f}")
+
+    def _not_written(self, error):
+        return RunError(f"cannot write TensorBoard's file in {self.folder}: {error.strerror}")
 
     def _on_signal(self, number, frame):
         # One request may come twice within an instant: from make, and from what stopped make.

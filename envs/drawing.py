@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from common.errors import UserError
+from common.errors import RunError, UserError
 
 # The prompt would land in the output of every command that draws.
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
@@ -116,6 +116,12 @@ def film_writer(path, fps):
                 writer.append_data(frame)
 
             yield add
+        # imageio does not tell whether ffmpeg could write: it ends a film with the box `moov`.
+        if path.suffix.lower() == ".mp4" and b"moov" not in temporary.read_bytes():
+            raise RunError(f"cannot write {path}: the film is not complete; is the disk full?")
         temporary.replace(path)
+    except OSError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise RunError(f"cannot write {path}: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)

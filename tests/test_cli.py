@@ -1,8 +1,10 @@
 """Wrong command lines: one clear line, exit code 2, no traceback, no folder left behind."""
 
+import fcntl
 import importlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +35,7 @@ AT_ONCE = {
     "--learning-starts 0": "--learning-starts",
     "--updates-per-step -1": "--updates-per-step: must be a number at least 0",
     "--updates-per-step inf": "--updates-per-step",
+    "--updates-per-step 1e308": "--updates-per-step: must be a number at least 0",
     "--hidden-dims 0": "--hidden-dims",
     "--hidden-dims 64 -3": "--hidden-dims",
     "--gamma 1.01": "--gamma: must be a number from 0 to 1, not '1.01'",
@@ -94,7 +97,8 @@ LATER = {
     "--buffer-size 2 --num-envs 3": "--buffer-size 2 is too small",
     "--run-dir /proc/nowhere": "/proc",
     "--run-dir {tmp}/file/run": "Not a directory",
-    "--run-dir {tmp}/empty": "empty exists; choose another --run-dir",
+    "--run-dir {tmp}/empty": "empty exists and is no run; choose another --run-dir",
+    "--run-dir {tmp}/file": "file exists and is no run; choose another --run-dir",
     "--run-dir {tmp}/begun": "begun has no checkpoint to resume; choose another --run-dir",
     "--resume {tmp}/nothing/at/all": "nothing/at/all is not there",
     "--resume {tmp}/empty": "holds no run",
@@ -161,6 +165,25 @@ def test_what_does_not_fit_gets_one_line_and_code_2_and_leaves_nothing(script, t
         assert left <= {"file", "empty", "begun", "args.json", "runs"}, text
 
 
+def test_a_run_in_progress_is_not_said_to_be_one_to_delete(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with open(folder / "args.json", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        ended = run("sac", [*tiny("sac"), "--run-dir", str(folder)], tmp_path)
+    assert ended.code == 2
+    assert_one_line(ended.err, "sac", f"another process is writing to {folder}")
+
+
+def test_an_exported_policy_cannot_be_resumed(tmp_path):
+    policy = tmp_path / "pendulum-p-v0__rsac.pt"
+    shutil.copy(ROOT / "policies" / policy.name, policy)
+    (tmp_path / "args.json").write_text("{}")
+    ended = run("rsac", ["--resume", str(policy)], tmp_path)
+    assert ended.code == 2
+    assert_one_line(ended.err, "rsac", "is an exported policy; no run can go on from it")
+
+
 def call(*argv, **how):
     """A real process, as typed in a shell."""
     how = {"cwd": ROOT, "timeout": 120, "capture_output": True, "text": True} | how
@@ -198,7 +221,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
 def test_a_module_of_ones_own_is_looked_for_here_not_on_a_package_index(tmp_path):
     ended = call("rsac.py", "--env-id", "my_tasks:Mine-v0", "--run-dir", tmp_path / "run")
     assert ended.returncode == 2
-    assert "is my_tasks installed, or a module in this folder or on PYTHONPATH?" in ended.stderr
+    assert "is my_tasks installed, or a module beside the scripts or on PYTHONPATH?" in ended.stderr
     assert "pip install" not in ended.stderr
 
 

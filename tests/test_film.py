@@ -1,16 +1,20 @@
 """benchmark.film: an episode beside what the policy observes, does and remembers."""
 
+import contextlib
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from script_runs import ROOT, env_id, tiny, train
+from script_runs import ROOT, env_id, run, tiny, train
 
 import envs.__main__
 from benchmark import film, open_run
-from common.errors import UserError
+from common.errors import RunError, UserError
+from envs.drawing import write_film
 
 
 @pytest.mark.parametrize("script", ["sac", "rsac", "conv_sac"])
@@ -92,6 +96,37 @@ def test_an_episode_of_random_actions_is_filmed(suffix, tmp_path):
     envs.__main__.main(["pendulum-v0", "--video", str(path), "--steps", "4"])
     assert len(imageio.imread(path)) == 5
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_film_that_cannot_grow_is_one_error_and_the_old_one_is_kept(tmp_path):
+    policy, old = tmp_path / "pendulum-p-v0__rsac.pt", tmp_path / "evaluation-seed0.mp4"
+    shutil.copy(ROOT / "policies" / policy.name, policy)
+    old.write_text("an earlier film")
+    words = ["--evaluate", str(policy), "--video", "--eval-episodes", "1"]
+    ended = run("rsac", words, tmp_path, "file_size_limit", 3000)
+    assert ended.code == 1
+    assert f"cannot write {old}" in ended.err.splitlines()[-1]
+    assert "Traceback" not in ended.err
+    assert old.read_text() == "an earlier film"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_film_without_its_end_is_not_kept(tmp_path, monkeypatch):
+    """imageio does not say that ffmpeg failed."""
+
+    class Cut(contextlib.nullcontext):
+        def append_data(self, frame):
+            Path(self.path).write_bytes(b"ftyp, and then the disk was full")
+
+    def get_writer(path, **options):
+        writer = Cut()
+        writer.enter_result, writer.path = writer, path
+        return writer
+
+    monkeypatch.setattr("imageio.v2.get_writer", get_writer)
+    with pytest.raises(RunError, match="the film is not complete"):
+        write_film(tmp_path / "film.mp4", [np.zeros((4, 4, 3), np.uint8)], 10)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_pygame_a_film_is_refused_and_leaves_nothing(tmp_path, monkeypatch):

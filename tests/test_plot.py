@@ -277,7 +277,9 @@ def test_a_collected_curve_carries_where_it_comes_from(tmp_path):
     assert run.value.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("text", ["[{", "5", '{"commit": "abc"}'])
+@pytest.mark.parametrize(
+    "text", ["[{", "5", '{"commit": "abc"}', '[{"command": 5}]', '[{"command": "it\'s"}]']
+)
 def test_a_damaged_run_json_is_named_and_its_run_skipped(text, tmp_path):
     path = write_run(tmp_path, "pendulum-p-v0__rsac__0", [0, 1])
     path.with_name("run.json").write_text(text)
@@ -538,6 +540,12 @@ def test_five_seeds_have_an_interval(tmp_path):
     low, high = map(float, table_cells(table, "| a-v0 | rsac |")[3].split(" to "))
     assert -300 < low < -200 < high < -100
     assert table_cells(table, "| a-v0 | sac |")[3] == "-"
+
+
+def test_the_baselines_are_those_of_the_repository_wherever_one_is(tmp_path, monkeypatch):
+    here = plot.read_baselines(plot.BASELINES)
+    monkeypatch.chdir(tmp_path)
+    assert here == plot.read_baselines(plot.BASELINES) != {}
 
 
 def test_baselines_stand_in_the_table_below_the_curves(drawn):

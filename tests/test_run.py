@@ -278,6 +278,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_is_there(flushes, tmp_path):
     assert "No space left on device" in last_line(ended)
     folder = run_folder(tmp_path)
     assert not list(folder.rglob(".*tmp"))
+    assert folder.exists() == (flushes >= 2)  # a run that could not begin leaves nothing
     if flushes >= 6:  # origin, arguments, rows of steps 0 and 25, replay buffer, checkpoint
         resume("sac", folder, tmp_path, 60)
         assert progress(folder) == progress(whole)
@@ -288,6 +289,7 @@ def test_files_that_cannot_grow_end_the_run_in_one_line(num_bytes, tmp_path):
     ended = run("sac", tiny("sac"), tmp_path, "file_size_limit", num_bytes)
     assert ended.code == 1
     assert "File too large" in last_line(ended)
+    assert "Traceback" not in ended.err
     for path in (tmp_path / "runs").rglob("progress.csv"):
         assert path.read_text()[-1:] in ("", "\n"), "half a row"
 

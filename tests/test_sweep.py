@@ -6,6 +6,7 @@ Those of Ray start real clusters on this machine.
 import csv
 import errno
 import fcntl
+import io
 import json
 import os
 import re
@@ -310,6 +311,12 @@ def test_a_config_gives_its_tag_to_the_run_names():
     assert [run.name for run in runs] == ["pendulum-p-v0__sac-paper__3"]
 
 
+def test_a_tag_of_the_command_comes_after_that_of_the_config():
+    words = ["--config", "benchmark/configs/paper.txt", "--scripts", "sac", "--tag", "new"]
+    runs = sweep.make_runs(parse_args([*words, "--env-ids", "pendulum-p-v0"]))
+    assert [run.name for run in runs] == ["pendulum-p-v0__sac-paper-new__0"]
+
+
 def test_a_config_gives_its_seeds_and_seeds_of_the_command_line_replace_them(tmp_path):
     config = tmp_path / "config.txt"
     config.write_text(
@@ -472,6 +479,19 @@ def test_a_run_that_cannot_be_started_does_not_stop_the_others(tmp_path, monkeyp
     assert "fake_script__0: [Errno 28] No space left" in capsys.readouterr().err
 
 
+def test_a_full_disk_does_not_stop_the_other_runs(tmp_path, monkeypatch, capsys):
+    words = [*ONE, "--seeds", "0", "1", "--log-dir", str(tmp_path), "--", "--total-steps", "300"]
+    pool, take = sweep.LocalPool(sweep.make_runs(parse_args(words)), 2), sweep.take
+    # What cannot be written is tried again when the file is closed.
+    full = type("Full", (io.TextIOWrapper,), {"truncate": lambda self, size: None})
+    fill = {"0": lambda: full(open("/dev/full", "wb"))}  # noqa: SIM115
+    monkeypatch.setattr(sweep, "take", lambda run: fill.get(run.name[-1], lambda: take(run))())
+    ended = []
+    wait_for(lambda: ended.extend(pool.poll()) or len(ended) == 2)
+    assert [(it.name[-1], code) for it, code in ended] == [("0", 2), ("1", 0)]
+    assert "fake_script__0: [Errno 28] No space left" in capsys.readouterr().err
+
+
 def test_a_run_made_with_other_arguments_does_not_block_another_number(tmp_path):
     words = [*ONE, "--seeds", 0, 1, "--log-dir", tmp_path]
     assert run(*words, "--index", 0, "--", "--gain", 2, "--total-steps", 300)[0] == 0
@@ -572,6 +592,21 @@ def test_a_run_is_known_by_its_run_json(tmp_path):
     (other,) = sweep.make_runs(parse_args([*words, "--gain", "2"]))
     with pytest.raises(UserError, match="was made with no --gain, not --gain 2"):
         sweep.check_same(other)
+
+
+def test_a_run_made_in_the_repository_is_known_elsewhere(tmp_path, monkeypatch):
+    """There the scripts are named by their whole paths."""
+    words = ["--scripts", "sac", "--env-ids", "pendulum-p-v0", "--log-dir", str(tmp_path)]
+    monkeypatch.chdir(ROOT)
+    (it,) = sweep.make_runs(parse_args(words))
+    assert str(it.script) == "sac.py"
+    it.folder.mkdir()
+    (it.folder / "checkpoint.pt").touch()
+    (it.folder / "run.json").write_text(json.dumps([{"command": shlex.join(it.fresh_command())}]))
+    monkeypatch.chdir(tmp_path)
+    (it,) = sweep.make_runs(parse_args(words))
+    assert str(it.script) == str(ROOT / "sac.py")
+    sweep.check_same(it)
 
 
 def test_a_run_without_a_checkpoint_starts_anew_with_other_arguments(tmp_path):
