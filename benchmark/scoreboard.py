@@ -7,7 +7,7 @@
 Each finished run in the folders is tested once on 100 fresh episodes (--evaluate) and its curve is
 copied. In benchmark/results, or --out: scoreboard.csv, a row for each run; provenance.csv, where
 each comes from; curves/; scoreboard.png, the figure. Without --out, tables are written into
-README.md, docs/index.md and docs/results.md.
+README.md and docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, rsac.py without its memory, or a
 controller of benchmark.baselines. The bound is the best of sac.py on the full state; for
@@ -325,7 +325,7 @@ def others(lines, names):
 
 
 def headline(lines):
-    """Markdown for README and home page: what the scripts of SHOWN reach, one line a task."""
+    """Markdown for the README: what the scripts of SHOWN reach, one line a task."""
     head = ["task", "without memory", *(f"`{name}`" for name in SHOWN), "full state", "minutes"]
     known = {(line["env_id"], line["algorithm"]): line for line in lines}
     rows = []
@@ -441,7 +441,6 @@ def main(args):
     draw(lines, rows, args.out)
     if args.out == RESULTS:
         fill(ROOT / "README.md", headline(lines))
-        fill(ROOT / "docs" / "index.md", headline(lines))
         fill(ROOT / "docs" / "results.md", table(lines))
         fill(ROOT / "docs" / "results.md", others(lines, FAMILY), "family")
         fill(ROOT / "docs" / "results.md", others(lines, USUAL), "usual")

@@ -267,7 +267,6 @@ def test_the_tables_of_the_pages_are_those_of_the_data():
     for names in (scoreboard.FAMILY, scoreboard.USUAL):
         assert scoreboard.others(lines, names) in (ROOT / "docs" / "results.md").read_text()
     assert scoreboard.headline(lines) in (ROOT / "README.md").read_text()
-    assert scoreboard.headline(lines) in (ROOT / "docs" / "index.md").read_text()
 
 
 def test_each_row_has_its_curve_and_says_where_it_comes_from():
