@@ -122,7 +122,7 @@ def check_env_id(env_id):
 
 def without_folder(origin):
     """Where a run comes from, without the name of its folder, which means nothing elsewhere."""
-    words = shlex.split(origin.get("command", ""))
+    words = shlex.split(origin.get("command") or "")  # of None it would read from the keyboard
     if "--run-dir" in words:
         k = words.index("--run-dir")
         del words[k : k + 2]

@@ -73,7 +73,7 @@ def integer(low, high=LARGEST):
 
 
 def number(low=-math.inf, high=1e100, whole=False):
-    """An argparse type: a finite number in [low, high]."""
+    """An argparse type: a number in [low, high]; products of larger ones would overflow."""
     limits = f" at least {low}" if high >= LARGEST else f" from {low} to {high}"
     words = ("a whole number" if whole else "a number") + (limits if low > -math.inf else "")
 

@@ -277,6 +277,12 @@ def test_a_collected_curve_carries_where_it_comes_from(tmp_path):
     assert run.value.tolist() == [1, 2]
 
 
+def test_an_unknown_command_is_not_waited_for(tmp_path):
+    path = write_run(tmp_path, "pendulum-p-v0__rsac__0", [0, 1])
+    path.with_name("run.json").write_text('[{"command": null}]')
+    assert plot.without_folder(*plot.read_origins(path)) == {"command": ""}
+
+
 @pytest.mark.parametrize(
     "text", ["[{", "5", '{"commit": "abc"}', '[{"command": 5}]', '[{"command": "it\'s"}]']
 )
