@@ -406,8 +406,8 @@ def run_here(run):
     announce(log, command)
     print(shlex.join(command), flush=True)
     process = start(run, command, log, None)
-    for number_ in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number_, lambda number_, _: process.send_signal(number_))
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda signum, _: process.send_signal(signum))
     code = process.wait()
     if code == 0 and not run.finished():
         print(f"{run.name} {EARLY}", file=sys.stderr)
@@ -741,11 +741,11 @@ def main(args):
 
 def handle_signals():
     """Ctrl-C and a scheduler's request to end both raise KeyboardInterrupt."""
-    for number_ in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number_, _interrupt)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, _interrupt)
 
 
-def _interrupt(number_, frame):
+def _interrupt(signum, frame):
     for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(asked, signal.SIG_IGN)  # asked twice: still wait for the checkpoints
     raise KeyboardInterrupt
