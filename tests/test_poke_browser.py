@@ -278,7 +278,7 @@ def test_the_reader_disturbs_what_the_policy_does_not_see(figure, policy, how):
         scene = page.locator(".poke-scene")
         (scene.click if how == "click" else scene.tap)(position={"x": 20, "y": 60})
     after = page.evaluate("poke.shown[0].env.truth")
-    assert np.abs(np.subtract(after, before)).max() > 0.01
+    assert after != before  # it is paused: nothing else moves it, and it may have been near
 
 
 def test_what_is_drawn_follows_a_change_to_dark_also_while_paused(figure):
