@@ -534,7 +534,6 @@ def test_the_site_loads_nothing_from_the_network():
     assert re.findall(r"url\(['\"]?(?:https?:)?//|@import", styles) == []
 
 
-@pytest.mark.slow
 def test_every_figure_drawn_by_code_is_used_and_is_what_the_code_draws(tmp_path):
     matplotlib = pytest.importorskip("matplotlib")
     import diagrams
