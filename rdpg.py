@@ -325,7 +325,7 @@ def main(args):
         if ended.any():
             run.add_returns(info, ended)
             obs, _ = envs.reset(options={"reset_mask": ended})
-            for state in hidden:  # (1, N, rnn_dim); forget the episode that has ended
+            for state in hidden:  # h and c, (1, N, rnn_dim) each; forget episodes that ended
                 state[:, ended] = 0
         global_step += args.num_envs
 

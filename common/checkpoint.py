@@ -5,6 +5,7 @@ A checkpoint is a PyTorch file with its SHA-256 appended; common/replay_files.py
 
 import hashlib
 import io
+import pickle
 import warnings
 from pathlib import Path
 
@@ -21,11 +22,17 @@ NAME = "checkpoint.pt"
 def save_checkpoint(folder, state, name=NAME):
     """Writes `state` as the checkpoint of the run folder, replacing the last one.
 
-    state: a dict of tensors, numbers, strings, lists and dicts; must name its "script".
+    state: a dict of tensors, numbers, strings, lists, tuples and dicts; must name its "script".
+    Raises UserError if it contains anything else, which `load_checkpoint` would refuse.
     """
     buffer = io.BytesIO()
     torch.save({"version": VERSION, **state}, buffer)
     data = buffer.getbuffer()
+    try:
+        torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        words = "a checkpoint holds tensors, numbers, strings, lists, tuples and dicts alone"
+        raise UserError(f"{words}; is there a NumPy array in the agent's state?") from error
     write_file(Path(folder) / name, data, MAGIC, hashlib.sha256(data).hexdigest().encode())
 
 

@@ -7,10 +7,12 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 
-from common.errors import RunError, UserError
+from common.errors import RunError, UserError, describe
 from envs import gl
 from envs.table import OURS, register
 from envs.wrappers import (
+    LARGEST,
+    Checked,
     Envs,
     Pictures,
     RescaledAction,
@@ -34,7 +36,13 @@ def make_envs(args, num_envs, seed=0, render_mode=None):
     memory_input = getattr(args, "memory_input", None)
     modes = enumerate([render_mode] + [None] * (num_envs - 1))
     makers = [partial(make_env, args.env_id, (seed, k), mode, memory_input) for k, mode in modes]
-    return Envs(makers)
+    try:
+        return Envs(makers)
+    except RunError:
+        raise
+    except RuntimeError as error:  # of SyncVectorEnv
+        words = f"has other spaces in each instance: {error}"
+        raise UserError(f"{args.env_id} {' '.join(words.split())}") from error
 
 
 def make_env(env_id, seed=0, render_mode=None, memory_input=None, env=None):
@@ -47,7 +55,7 @@ def make_env(env_id, seed=0, render_mode=None, memory_input=None, env=None):
     """
     env = env or _make(env_id, render_mode)
     try:
-        _check_actions(env_id, env.action_space)
+        _check_spaces(env_id, env)
         env = flatten(env, env_id)
     except UserError:
         env.close()
@@ -56,7 +64,7 @@ def make_env(env_id, seed=0, render_mode=None, memory_input=None, env=None):
         # An episode that never ends would never be evaluated either.
         say_once(f"{env_id} registers no time limit: episodes end after {LONGEST_EPISODE} steps")
         env = gym.wrappers.TimeLimit(env, LONGEST_EPISODE)
-    env = RescaledAction(env)
+    env = RescaledAction(Checked(env))
     env = gym.wrappers.RecordEpisodeStatistics(env)
     if len(env.observation_space.shape) > 1:
         env = Pictures(env)
@@ -114,7 +122,8 @@ def _make(env_id, render_mode):
         missing = (error.name or env_id).partition(".")[0]
         hint = f"is {missing} installed, or a module beside the scripts or on PYTHONPATH?"
         hint = NOT_YOURS.format(missing) if missing in OURS else hint
-        raise UserError(f"{env_id} cannot be imported ({error}); {hint}") from error
+        hint = f"; {hint}" if isinstance(error, ModuleNotFoundError) else ""
+        raise UserError(f"{env_id} cannot be imported ({error}){hint}") from error
     except gym.error.Error as error:
         near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "`python -m envs` lists ours"
@@ -123,10 +132,20 @@ def _make(env_id, render_mode):
     except (UserError, RunError):
         raise
     except Exception as error:  # of the environment's own code
-        raise UserError(f"{env_id} cannot be made: {type(error).__name__}: {error}") from error
+        if render_mode and "render_mode" in str(error):
+            raise UserError(f"{env_id} does not draw: it takes no render_mode") from error
+        raise UserError(f"{env_id} cannot be made: {describe(error, __file__)}") from error
 
 
-def _check_actions(env_id, space):
+def _check_spaces(env_id, env):
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), gym.Space):
+            raise UserError(f"{env_id} has no {name}")
+    space = env.action_space
     continuous = isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
     if not continuous or len(space.shape) != 1 or not space.is_bounded():
         raise UserError(f"{env_id} has actions {space}; a flat, continuous, bounded Box is needed")
+    size = space.high.astype(np.float64) - space.low
+    if not len(size) or not ((size > 0) & (size <= LARGEST)).all():
+        words = "some lower bound is not below its upper bound, or too far from it"
+        raise UserError(f"{env_id} has actions {space}; {words if len(size) else 'there are none'}")

@@ -1,7 +1,8 @@
 """Replay buffer on disk: each step is written once, at the first checkpoint after it.
 
 A buffer is a ring: NumPy arrays of `capacity` rows and `num_added`. Row number k of the run lies at
-k % capacity.
+k % capacity. Nothing else of a buffer is kept, and no change to a row that was written before, such
+as a new priority.
 """
 
 import io

@@ -118,15 +118,22 @@ class Run:
 
     # ---- What a checkpoint holds ----
 
-    def track(self, **objects):
-        """Names once what every checkpoint holds: `agent`, `buffer`, `envs`, `rng` (a NumPy
-        generator) and `optimizers` (a dict).
+    def track(self, *, agent, optimizers, buffer, envs, rng):
+        """Names once what every checkpoint holds: all parameters and buffers of `agent`, the dict
+        `optimizers`, the rows of `buffer` (see common/replay_files.py), the episodes of `envs`, and
+        the NumPy generator `rng`.
 
-        Raises UserError if the replay buffer does not fit into the free memory, or is too small.
+        Raises UserError if the replay buffer does not fit into the free memory, is too small, or
+        has an array that is not one of rows.
         """
-        self.tracked = objects
+        objects = {"agent": agent, "optimizers": optimizers, "buffer": buffer}
+        self.tracked = {**objects, "envs": envs, "rng": rng}
         args = self.args
-        needed = sum(x.nbytes for x in arrays_of(objects["buffer"]).values()) / 2**20
+        for name, array in arrays_of(buffer).items():
+            if array.shape[:1] != (buffer.capacity,):
+                words = f"has shape {array.shape}, not one row for each of its {buffer.capacity}"
+                raise UserError(f"the replay buffer's `{name}` {words} steps; keep it in the agent")
+        needed = sum(x.nbytes for x in arrays_of(buffer).values()) / 2**20
         if args.buffer_size < args.num_envs:
             words = f"is too small for --num-envs {args.num_envs}: each adds a step at a time"
             raise UserError(f"--buffer-size {args.buffer_size} {words}")
@@ -144,7 +151,7 @@ class Run:
         """Opens the run folder and returns `progress`, or the saved one if a run is resumed.
 
         progress: where a new run begins; first the global step and the number of updates, then
-        whatever else the loop carries from step to step (arrays, tensors, None).
+        whatever else the loop carries from step to step (arrays, tensors, tuples of tensors, None).
         """
         args = self.args
         self.eval_envs = make_eval_envs(args, film=args.video)
@@ -165,12 +172,17 @@ class Run:
         if args.resume:
             progress = self._restore(progress)
         try:
-            self._write_settings()
-        except RunError:  # such as a full disk
+            self._open(*progress[:2])
+        except (UserError, RunError):  # such as a full disk, or an environment that goes wrong
             if not args.resume:
                 shutil.rmtree(self.folder)
             raise
-        step = progress[0]
+        return progress
+
+    def _open(self, step, num_updates):
+        """Opens all that the run writes to; a new run is evaluated before its first step."""
+        args = self.args
+        self._write_settings()
         self.rate_mark = (step, time.perf_counter())
         # What came after the last row of the checkpoint will come again.
         last = self.rows[-1]["global_step"] if self.rows else None
@@ -183,9 +195,8 @@ class Run:
         self.bar = tqdm(total=args.total_steps, initial=step, unit="step", mininterval=every)
         self.handlers = {number: signal.signal(number, self._on_signal) for number in STOP}
         if not args.resume:
-            self._evaluate(*progress[:2])
+            self._evaluate(step, num_updates)
         self._tell()
-        return progress
 
     def _restore(self, progress):
         """Loads every tracked object; returns the saved progress."""

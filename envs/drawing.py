@@ -1,7 +1,7 @@
 """Small 2-D drawings without a window or a display, and films."""
 
 import os
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 
@@ -107,12 +107,18 @@ def film_writer(path, fps):
     options = gif if path.suffix.lower() == ".gif" else mp4
     open(temporary, "wb").close()  # if this fails, in one line: imageio would write many
     try:
-        with imageio.get_writer(temporary, **options) as writer:
+        # imageio itself would leave the file open after an error, and write it again later.
+        with closing(imageio.get_writer(temporary, **options)) as writer:
+            shapes = {}
 
             def add(frame):
-                if frame is None or frame.ndim != 3:
+                shape = getattr(frame, "shape", ())
+                if len(shape) != 3:
                     words = "this environment does not draw pictures"
                     raise UserError(f"{words} (render_mode 'rgb_array')")
+                if shape != shapes.setdefault("first", shape):
+                    words = f"this environment's pictures change their shape from {shapes['first']}"
+                    raise UserError(f"{words} to {shape}")
                 writer.append_data(frame)
 
             yield add

@@ -11,7 +11,9 @@ from gymnasium.spaces import Box
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import FlattenObservation, FrameStackObservation, TransformObservation
 
-from common.errors import RunError, UserError
+from common.errors import RunError, UserError, describe
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def check_action(action, size):
@@ -178,6 +180,50 @@ def _box(env):
 # ---- What the scripts put around an environment ----
 
 
+class WrongValue(Exception):
+    """Of an environment. `SeededEpisodes` adds the episode and the step to the message."""
+
+
+class Checked(gym.Wrapper):
+    """Raises WrongValue where the environment returns what no other wrapper could read.
+
+    Of `info` only the success at the last step is left, since environments side by side cannot
+    join all that others may contain.
+    """
+
+    def reset(self, *, seed=None, options=None):
+        """As the environment's, with an empty `info`."""
+        result = self.env.reset(seed=seed, options=options)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise WrongValue(f"`reset` returned {result}, not a tuple of observation and info")
+        self._check(result[0])
+        return result[0], {}
+
+    def step(self, action):
+        """As the environment's; the reward is a float."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._check(obs)
+        try:
+            number = float(reward)
+        except (TypeError, ValueError) as error:
+            raise WrongValue(f"the reward is {reward!r}, not a number") from error
+        if not abs(number) <= LARGEST:
+            raise WrongValue(f"the reward is {number}, which is not finite as a 32-bit number")
+        if not (terminated or truncated) or "is_success" not in info:
+            return obs, number, terminated, truncated, {}
+        try:
+            success = float(info["is_success"])
+        except (TypeError, ValueError) as error:
+            words = f'`info["is_success"]` is {info["is_success"]!r}'
+            raise WrongValue(f"{words}, not True or False") from error
+        return obs, number, terminated, truncated, {"is_success": success}
+
+    def _check(self, obs):
+        shape, expected = np.shape(obs), self.observation_space.shape
+        if shape != expected:
+            raise WrongValue(f"observation of shape {shape} instead of {expected}")
+
+
 class RnnInput(gym.Wrapper):
     """What a recurrent network reads at each step: [observation | previous action | reward].
 
@@ -283,7 +329,7 @@ class RescaledAction(gym.wrappers.RescaleAction):
     def action(self, action):
         """(action_dim,) in [-1, 1] -> the same between the bounds; clipped, since it is rounded"""
         space = self.env.action_space
-        return np.clip(super().action(action), space.low, space.high)
+        return np.clip(super().action(action), space.low, space.high).astype(space.dtype)
 
 
 class SeededEpisodes(gym.Wrapper):
@@ -291,8 +337,7 @@ class SeededEpisodes(gym.Wrapper):
 
     An episode then depends on nothing but its number and its actions. So a checkpoint can hold an
     episode that is under way as (k, actions so far), and `load_state_dict` plays it again, exactly.
-    Observations become float32 (pictures stay uint8). Of `info` only what is read somewhere is
-    left, since environments side by side cannot join all that others may contain.
+    Observations become float32 (pictures stay uint8).
 
     seed: of the run, or (seed of the run, number of the environment).
     """
@@ -328,10 +373,6 @@ class SeededEpisodes(gym.Wrapper):
         self.actions += action.tobytes()
         self.steps += 1
         obs, reward, terminated, truncated, info = self._guard(self.env.step, action)
-        reward = self._guard(float, reward)
-        if not np.isfinite(reward):
-            raise RunError(f"{self._where()}: the reward is {reward}")
-        info = {name: info[name] for name in ("episode", "is_success") if name in info}
         return self._checked(obs), reward, bool(terminated), bool(truncated), info
 
     def render(self):
@@ -382,14 +423,13 @@ class SeededEpisodes(gym.Wrapper):
             return call(*args, **kwargs)
         except (UserError, RunError):
             raise
+        except WrongValue as error:
+            raise RunError(f"{self._where()}: {error}") from error
         except Exception as error:
-            raise RunError(f"{self._where()} raised {type(error).__name__}: {error}") from error
+            raise RunError(f"{self._where()} raised {describe(error, __file__)}") from error
 
     def _checked(self, obs):
         obs = self._guard(np.array, obs, self.observation_space.dtype)  # a copy: some reuse theirs
-        if obs.shape != self.observation_space.shape:
-            shape = self.observation_space.shape
-            raise RunError(f"{self._where()}: observation of shape {obs.shape} instead of {shape}")
         if not np.isfinite(obs).all():
             raise RunError(f"{self._where()}: the observation is not finite: {obs}")
         self.checksum = zlib.crc32(obs.tobytes())

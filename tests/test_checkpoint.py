@@ -47,6 +47,14 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
     assert alone["global_step"] == 7
 
 
+def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+    """Such as a hidden state of NumPy arrays, in a copy of a script."""
+    save_checkpoint(tmp_path, make_state(1))
+    with pytest.raises(UserError, match="is there a NumPy array in the agent's state"):
+        save_checkpoint(tmp_path, make_state(2) | {"progress": [0, (np.zeros(3), np.zeros(3))]})
+    assert load_checkpoint(tmp_path, "sac")["global_step"] == 1
+
+
 def test_a_checkpoint_takes_the_place_of_the_one_before(tmp_path):
     for step in (1, 2):
         save_checkpoint(tmp_path, make_state(step))

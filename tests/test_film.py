@@ -1,6 +1,6 @@
 """benchmark.film: an episode beside what the policy observes, does and remembers."""
 
-import contextlib
+import gc
 import shutil
 import subprocess
 import sys
@@ -114,18 +114,31 @@ def test_a_film_that_cannot_grow_is_one_error_and_the_old_one_is_kept(tmp_path):
 def test_a_film_without_its_end_is_not_kept(tmp_path, monkeypatch):
     """imageio does not say that ffmpeg failed."""
 
-    class Cut(contextlib.nullcontext):
+    class Cut:
         def append_data(self, frame):
             Path(self.path).write_bytes(b"ftyp, and then the disk was full")
 
+        def close(self):
+            pass
+
     def get_writer(path, **options):
         writer = Cut()
-        writer.enter_result, writer.path = writer, path
+        writer.path = path
         return writer
 
     monkeypatch.setattr("imageio.v2.get_writer", get_writer)
     with pytest.raises(RunError, match="the film is not complete"):
         write_film(tmp_path / "film.mp4", [np.zeros((4, 4, 3), np.uint8)], 10)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["film.gif", "film.mp4"])
+@pytest.mark.parametrize("wrong", [np.zeros((9, 8, 3), np.uint8), np.zeros((8, 8)), [], None])
+def test_a_picture_that_does_not_fit_ends_the_film_and_leaves_nothing(wrong, name, tmp_path):
+    pictures = [np.zeros((8, 8, 3), np.uint8)] * 3
+    with pytest.raises(UserError, match=r"does not draw pictures|change their shape"):
+        write_film(tmp_path / name, [*pictures, wrong], 10)
+    gc.collect()  # imageio's writer closes at the latest when it is deleted
     assert list(tmp_path.iterdir()) == []
 
 

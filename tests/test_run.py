@@ -37,6 +37,7 @@ from toy_envs import WRONG
 
 import common.machine
 import common.run
+import sac
 from common.checkpoint import load_checkpoint
 from common.errors import UserError
 from common.run import Run
@@ -278,7 +279,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_is_there(flushes, tmp_path):
     assert "No space left on device" in last_line(ended)
     folder = run_folder(tmp_path)
     assert not list(folder.rglob(".*tmp"))
-    assert folder.exists() == (flushes >= 2)  # a run that could not begin leaves nothing
+    assert folder.exists() == (flushes >= 3)  # a run that could not begin leaves nothing
     if flushes >= 6:  # origin, arguments, rows of steps 0 and 25, replay buffer, checkpoint
         resume("sac", folder, tmp_path, 60)
         assert progress(folder) == progress(whole)
@@ -330,9 +331,9 @@ def test_a_run_whose_folder_is_deleted_says_so(script, tmp_path):
 SAYS = {
     "nan": "the observation is not finite",
     "inf reward": "the reward is inf",
-    "no reward": "raised TypeError",
+    "no reward": "the reward is None, not a number",
     "shape": "observation of shape (",
-    "raise": "raised KeyError: 'the gearbox fell off'",
+    "raise": "raised KeyError: 'the gearbox fell off' (toy_envs.py, line ",
 }
 TROUBLE = [(script, wrong) for script in SCRIPTS for wrong in SAYS if script in ONE_OF_EACH]
 TROUBLE += [(script, "raise") for script in SCRIPTS if script not in ONE_OF_EACH]
@@ -363,7 +364,30 @@ def test_an_environment_without_a_time_limit_is_cut(tmp_path):
     assert {row["eval_length_mean"] for row in progress(run_folder(tmp_path))} == {"9.0"}
 
 
+def test_a_run_that_ends_before_its_first_step_leaves_no_folder(tmp_path):
+    """So the same command can be tried again when the environment is mended."""
+    argv = tiny("sac", "--run-dir", tmp_path / "run", env="toy_envs:ToyNanAtOnce-v0")
+    ended = run("sac", argv, tmp_path)
+    assert ended.code == 1
+    assert "step 1: the observation is not finite" in last_line(ended)
+    assert not (tmp_path / "run").exists()
+
+
 # ---- Memory ----
+
+
+def test_a_replay_buffer_that_cannot_be_kept_is_refused(tmp_path, monkeypatch):
+    class More(sac.ReplayBuffer):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.mean = np.zeros(3)
+
+    monkeypatch.setattr(sac, "ReplayBuffer", More)
+    with pytest.raises(
+        UserError, match=r"the replay buffer's `mean` has shape \(3,\), not one row"
+    ):
+        sac.main(sac.parse_args(tiny("sac", "--run-dir", tmp_path / "run")))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", ["memory.max", "memory/memory.limit_in_bytes"])

@@ -67,7 +67,11 @@ class Strict(Toy):
         assert self.action_space.contains(action), action
         *results, info = super().step(action)
         count = int(self.np_random.integers(9))
-        told = {"hits": np.arange(count), "hit": {"force": 1.0} if count > 4 else None}
+        told = {
+            "episode": "the third",
+            "hits": np.arange(count),
+            "hit": {"force": 1.0} if count > 4 else None,
+        }
         return *results, info | told
 
 
@@ -185,6 +189,7 @@ WRONG |= {"shape": "ToyShape-v0", "raise": "ToyRaise-v0"}
 for _wrong, _id in WRONG.items():
     register(_id, wrong=_wrong)
     register(_id.replace("Toy", "ToyPictures"), Pictures, wrong=_wrong)
+register("ToyNanAtOnce-v0", wrong="nan", at=1)
 for _which in ("discrete", "whole", "unbounded", "mixed", "sequence", "raises"):
     register(f"Toy{_which.title()}-v0", Spaces, which=_which)
 for _which in ("dict", "tuple", "table"):
