@@ -313,7 +313,7 @@ SMALL = ["--num-threads", "1", "--hidden-dims", "8", "--rnn-dim", "8", "--eval-e
 def run(folder, *command, errors=False):
     """What the command prints, with what it prints to stderr if `errors`."""
     done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=850
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout + done.stderr * errors

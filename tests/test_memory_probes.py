@@ -47,6 +47,7 @@ def test_a_script_with_memory_solves_the_probe(script, probe, tmp_path, monkeypa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("script", "probe"),
     [("sac", "CueRecall5"), ("td3", "Velocity"), ("ddpg", "HiddenConstant"), ("sac", "Position")],

@@ -35,7 +35,7 @@ def test_a_variant_learns_and_its_run_bears_its_name(name, tmp_path):
     assert int(rows[-1]["num_updates"]) > 0
     agent, envs = open_run(folder, env_id="toy_envs:Toy-v0")  # as film and readout do
     obs, _ = envs.reset(seed=0)
-    assert agent.act(obs)[0].shape == (envs.num_envs, 2)
+    assert agent.act(obs, deterministic=True)[0].shape == (envs.num_envs, 2)
 
 
 def test_a_variant_of_a_text_that_is_not_there_once_is_refused():
