@@ -203,25 +203,26 @@ class Checked(gym.Wrapper):
         """As the environment's; the reward is a float."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._check(obs)
-        try:
-            number = float(reward)
-        except (TypeError, ValueError) as error:
-            raise WrongValue(f"the reward is {reward!r}, not a number") from error
-        if not abs(number) <= LARGEST:
-            raise WrongValue(f"the reward is {number}, which is not finite as a 32-bit number")
-        if not (terminated or truncated) or "is_success" not in info:
-            return obs, number, terminated, truncated, {}
-        try:
-            success = float(info["is_success"])
-        except (TypeError, ValueError) as error:
-            words = f'`info["is_success"]` is {info["is_success"]!r}'
-            raise WrongValue(f"{words}, not True or False") from error
-        return obs, number, terminated, truncated, {"is_success": success}
+        reward = _number(reward, "the reward", "a number")
+        if not abs(reward) <= LARGEST:  # nor if it is NaN
+            raise WrongValue(f"the reward is {reward}, which is not finite as a 32-bit number")
+        known = {}
+        if (terminated or truncated) and "is_success" in info:
+            success, name = info["is_success"], '`info["is_success"]`'
+            known["is_success"] = _number(success, name, "True or False")
+        return obs, reward, terminated, truncated, known
 
     def _check(self, obs):
         shape, expected = np.shape(obs), self.observation_space.shape
         if shape != expected:
             raise WrongValue(f"observation of shape {shape} instead of {expected}")
+
+
+def _number(value, name, what):
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise WrongValue(f"{name} is {value!r}, not {what}") from error
 
 
 class RnnInput(gym.Wrapper):
