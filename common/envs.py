@@ -132,7 +132,7 @@ def _make(env_id, render_mode):
     except (UserError, RunError):
         raise
     except Exception as error:  # of the environment's own code
-        if render_mode and "render_mode" in str(error):
+        if isinstance(error, TypeError) and "'render_mode'" in str(error):
             raise UserError(f"{env_id} does not draw: it takes no render_mode") from error
         raise UserError(f"{env_id} cannot be made: {describe(error, __file__)}") from error
 

@@ -109,16 +109,16 @@ def film_writer(path, fps):
     try:
         # imageio itself would leave the file open after an error, and write it again later.
         with closing(imageio.get_writer(temporary, **options)) as writer:
-            shapes = {}
+            shapes = set()
 
             def add(frame):
                 shape = getattr(frame, "shape", ())
                 if len(shape) != 3:
                     words = "this environment does not draw pictures"
                     raise UserError(f"{words} (render_mode 'rgb_array')")
-                if shape != shapes.setdefault("first", shape):
-                    words = f"this environment's pictures change their shape from {shapes['first']}"
-                    raise UserError(f"{words} to {shape}")
+                shapes.add(shape)
+                if len(shapes) > 1:
+                    raise UserError(f"this environment's pictures change their shape: {shapes}")
                 writer.append_data(frame)
 
             yield add

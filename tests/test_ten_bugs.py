@@ -30,14 +30,8 @@ def test_the_test_that_the_page_names_fails_with_the_bug(name, test, tmp_path):
     # The tests look in this folder first, so they import the rsac.py that lies there.
     shutil.copy(VARIANTS / f"rsac-bug-{name}.py", tmp_path / "rsac.py")
     command = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "-n", "0", "-m", ""]
-    command += [
-        "-o",
-        f"pythonpath={tmp_path}",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        "not (rsac_sharing or rdpg or rtd3)",
-    ]
+    command += ["-o", f"pythonpath={tmp_path}"]
+    command += ["-p", "no:cacheprovider", "-k", "not (rsac_sharing or rdpg or rtd3)"]
     done = subprocess.run(
         [*command, ROOT / "tests" / test],
         cwd=tmp_path,
