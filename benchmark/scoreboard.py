@@ -11,7 +11,7 @@ README.md and docs/results.md.
 
 The floor of a task is the best known without memory: sac.py, rsac.py without its memory, or a
 controller of benchmark.baselines. The bound is the best of sac.py on the full state; for
-push-r-bump and the continuous cart-pole, which our runs of it did not solve, it is the largest
+push-r-bump and the continuous cart-pole, where few of our runs of it reach that, it is the largest
 possible return. Of runs of the same length the mean counts. A seed has solved a task if its final
 return is at least 95 % of the way from floor to bound (pendulums: -200 and -220) and no evaluation
 of the last fifth of its run is below 80 %.
