@@ -139,7 +139,8 @@ class Memory(nn.LSTM):
 
     def __init__(self, obs_dim, args):
         super().__init__(obs_dim, args.rnn_dim, batch_first=True)
-        # Larger than PyTorch's, since most inputs are small after the division by obs_scale.
+        # Larger than PyTorch's with fewer than 4 rnn_dim inputs, since most of them are small after
+        # the division by obs_scale.
         nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
         # the second of PyTorch's gates keeps the state, the first one lets the input in.

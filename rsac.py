@@ -143,7 +143,8 @@ class Memory(nn.LSTM):
 
     def __init__(self, obs_dim, args):
         super().__init__(obs_dim, args.rnn_dim, batch_first=True)
-        # Larger than PyTorch's, since most inputs are small after the division by obs_scale.
+        # Larger than PyTorch's with fewer than 4 rnn_dim inputs, since most of them are small after
+        # the division by obs_scale.
         nn.init.uniform_(self.weight_ih_l0, -2 * obs_dim**-0.5, 2 * obs_dim**-0.5)
         # A quarter of the units start with long time scales, up to 100 steps (arXiv:1804.11188):
         # the second of PyTorch's gates keeps the state, the first one lets the input in.
@@ -367,7 +368,7 @@ def main(args):
         while num_updates < int((global_step - args.learning_starts) * args.updates_per_step):
             sample = buffer.sample(args.batch_size, args.sequence_length, args.context_length, rng)
             batch = [x.to(args.device) for x in sample]
-            # Not in the papers: the first batch sets the scale of inputs, and all steps so far set
+            # Not in the papers: the first batch sets the scale of inputs, and all stored steps set
             # that of rewards. Large inputs would saturate the gates. An alpha of 0.1 would be too
             # little beside large rewards, and too much beside small or rare ones.
             if num_updates == 0:

@@ -11,13 +11,13 @@ import platform
 import shlex
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 
 from common.errors import RunError, UserError
-from common.files import write_file
+from common.files import file_name, write_file
 from common.machine import usable_cores
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,6 +94,22 @@ def move_aside(folder):
         aside = folder.with_name(f"{name}_{k}")
         if not aside.exists():
             return folder.rename(aside)
+
+
+@contextmanager
+def locked(folder):
+    """For one process at a time: to read, change and write a file in the folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # and with it the lock
+
+
+def run_name(env_id, algorithm, seed):
+    """The name of a run's folder, and of its collected curve."""
+    return f"{file_name(env_id)}__{algorithm}__{seed}"
 
 
 def child_error(what, code, text):

@@ -29,11 +29,11 @@ from benchmark import (
     machine,
     move_aside,
     read_curve,
+    run_name,
     sweep,
 )
 from common.cli import SEED, Parser, integer, run_cli
 from common.errors import UserError
-from common.files import file_name
 
 SCRIPTS = ("ddpg", "td3", "sac")
 
@@ -59,8 +59,7 @@ def main(args):
     for script in args.scripts:
         for seed in args.seeds:
             for name, train in ((script, train_ours), (f"sb3-{script}", train_sb3)):
-                env_name = file_name(args.env_id)
-                folder = Path(args.log_dir) / f"{env_name}__{name}__{seed}"
+                folder = Path(args.log_dir) / run_name(args.env_id, name, seed)
                 if not complete(folder, args.total_steps):
                     if folder.exists() and not (folder / "checkpoint.pt").exists():
                         move_aside(folder)

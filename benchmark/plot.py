@@ -22,7 +22,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark import COLUMNS, LARGEST, ROOT, final_return, read_curve, save_figure, without_folder
+from benchmark import (
+    COLUMNS,
+    LARGEST,
+    ROOT,
+    final_return,
+    read_curve,
+    run_name,
+    save_figure,
+    without_folder,
+)
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
 from common.files import file_name, write_file
@@ -223,7 +232,7 @@ def longer_there(run, folder):
 
 def collected(run, folder):
     """The path of a collected curve."""
-    return Path(folder) / f"{run.env_id}__{run.algorithm}__{run.seed}.csv"
+    return Path(folder) / f"{run_name(run.env_id, run.algorithm, run.seed)}.csv"
 
 
 def collect(runs, folder):

@@ -25,7 +25,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmark import ROOT, child_error, find_script, read_curve, save_figure
+from benchmark import (
+    ROOT,
+    child_error,
+    find_script,
+    locked,
+    read_curve,
+    run_name,
+    save_figure,
+)
 from benchmark.plot import collect, markdown, read_baselines, read_origins, read_runs, skip
 from common.cli import Parser, integer, run_cli
 from common.errors import RunError, UserError
@@ -65,9 +73,12 @@ STACKED = {  # sac.py on stacked frames of the task
     "dmc-cartpole-swingup-va-v0": "dmc-cartpole-swingup-va-concat10-v0",
 }
 WITHOUT = "rsac-no-memory"
+DEFAULTS = "sac-defaults"  # sac.py with its own default arguments; "sac" has those of rsac.py
+FRAMES = {"stacked": "sac", "stacked-defaults": DEFAULTS}  # on STACKED, by which runs
 USUAL = {
     WITHOUT: "`rsac.py` without its memory",
     "stacked": "`sac.py`, 5 or 10 frames",
+    "stacked-defaults": "the same, its own defaults",
     "recurrent_ppo": "recurrent PPO, 50,000 steps",
 }
 TEST_SEED, TEST_EPISODES = 1000, 100  # of the fresh episodes
@@ -176,9 +187,10 @@ def take_in(folders, out, episodes):
             if not runs:
                 continue
             collect(runs, out / "curves")
-            known = by_run(read_rows(out / TABLE)) | {key: row}  # others may have written since
-            rows = sorted(known.values(), key=lambda r: (*list(r.values())[:2], int(r["seed"])))
-            write_csv(out / TABLE, rows)
+            with locked(out):  # other processes may write, too, and may have written since
+                known = by_run(read_rows(out / TABLE)) | {key: row}
+                rows = sorted(known.values(), key=lambda r: (*list(r.values())[:2], int(r["seed"])))
+                write_csv(out / TABLE, rows)
             print(*row.values())
 
 
@@ -232,7 +244,7 @@ def best(rows, env_id, algorithm):
 def floor_of(rows, controllers, env_id):
     """(return, by whom) of the best without memory; None if nothing was measured."""
     known = dict(controllers.get(env_id, {}))
-    for name in ("sac", WITHOUT):
+    for name in ("sac", DEFAULTS, WITHOUT):
         if (value := best(rows, env_id, name)) is not None:
             known[name] = value
     return max(((value, name) for name, value in known.items()), default=None)
@@ -253,7 +265,8 @@ def summary(rows, controllers):
     for env_id in TASKS:
         floor, bound = floor_of(rows, controllers, env_id), bound_of(rows, env_id)
         for algorithm in (*SHOWN, *FAMILY, *USUAL):
-            runs = (STACKED.get(env_id), "sac") if algorithm == "stacked" else (env_id, algorithm)
+            stacked = algorithm in FRAMES
+            runs = (STACKED.get(env_id), FRAMES[algorithm]) if stacked else (env_id, algorithm)
             group = of(rows, *runs)
             if not group:
                 continue
@@ -367,7 +380,7 @@ def provenance(rows, out):
 
 def curve_of(row, out):
     """The file with the curve of a row."""
-    return out / "curves" / f"{row['env_id']}__{row['algorithm']}__{row['seed']}.csv"
+    return out / "curves" / f"{run_name(row['env_id'], row['algorithm'], row['seed'])}.csv"
 
 
 def read_copy(row, out, read=read_curve):

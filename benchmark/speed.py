@@ -56,7 +56,7 @@ def parse_args(argv=None):
     args = parser.parse_args(own)
     args.options = options
     for name in ("--env-id", "--num-threads", "--device"):
-        if name in args.options:
+        if name in [word.partition("=")[0] for word in args.options]:
             parser.error(f"{name} is an argument of this program, too: write it before --")
     if args.growth and "conv_sac" in args.scripts:
         parser.error("--growth is not for conv_sac: a million pictures take tens of gigabytes")

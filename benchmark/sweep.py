@@ -38,6 +38,7 @@ from benchmark import (
     find_script,
     move_aside,
     read_curve,
+    run_name,
     split_argv,
 )
 from common.cli import SEED, Parser, integer, number, run_cli
@@ -209,11 +210,11 @@ def make_runs(args):
             path, tag = find_script(script), "-".join(filter(None, [tag, args.tag]))
             check_tag(path.stem, "script")
             method = f"{path.stem}-{tag}" if tag else path.stem
-            env = file_name(env_id)
-            check_tag(env, "environment")
-            name = f"{env}__{method}__{seed}"
+            check_tag(file_name(env_id), "environment")
+            name = run_name(env_id, method, seed)
             if name in runs:
-                raise UserError(f"{name} is there twice; run one in another sweep, with a --tag")
+                words = "give each seed once, and other settings to another sweep, with a --tag"
+                raise UserError(f"{name} is there twice; {words}")
             words = ["--env-id", env_id, "--seed", str(seed), *options, *args.options]
             total_steps = split_options(words)[0].total_steps
             log_dir = Path(args.log_dir)
@@ -427,7 +428,8 @@ class LocalPool:
         self.running = {}  # run name -> (run, process, log)
 
     def poll(self):
-        """List of (run, exit code) of the runs that ended since the last call."""
+        """List of (run, exit code) of the runs that ended since the last call; instead of the code
+        the error of one that could not begin."""
         ended = []
         for name, (run, process, log) in list(self.running.items()):
             if process.poll() is not None:
@@ -454,8 +456,7 @@ class LocalPool:
                     continue
                 ended.append((run, 0))
             except (UserError, OSError) as error:  # such as a full disk
-                print(f"{run.name}: {error}", file=sys.stderr)
-                ended.append((run, 2))
+                ended.append((run, error))
             if log is not None:
                 with suppress(OSError):  # what it could not write before, it cannot write now
                     log.close()
@@ -599,7 +600,7 @@ class Table:
         rows = [self.row(run, size.columns - 1) for run in shown[: max(3, size.lines - 4)]]
         if len(shown) > len(rows):
             rows.append(f"... and {len(shown) - len(rows)} more")
-        text = "\n".join([HEADER[: size.columns - 1], *rows, self.summary()])
+        text = "\n".join([line[: size.columns - 1] for line in (HEADER, *rows, self.summary())])
         up = f"\x1b[{self.height}F\x1b[J" if self.height else ""
         print(up + text, file=self.stream, flush=True)
         self.height = text.count("\n") + 1
@@ -672,6 +673,10 @@ def main(args):
     if args.list:
         for k, run in enumerate(runs):
             done = "  # finished" if run.finished() else ""
+            try:
+                check_same(run)
+            except UserError as error:
+                done = f"  # {error}"
             print(f"{k}: {shlex.join(run.fresh_command())}{done}")
         return 0
     if args.index is not None:
@@ -734,7 +739,8 @@ def main(args):
     for _, run in missing:
         if run.name in failed:
             print(f"\nfailed: {run.name} ({failed[run.name]}), {run.log}", file=sys.stderr)
-            for line in last_lines(run.log):
+            began = not isinstance(failed[run.name], Exception)  # else the log is of an older try
+            for line in last_lines(run.log) if began else ():
                 print(f"    {line}", file=sys.stderr)
     return 1 if failed else 0
 

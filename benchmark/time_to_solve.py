@@ -3,7 +3,7 @@
     python -m benchmark.time_to_solve --script rsac --env-id pendulum-p-v0 --threshold -200 \\
         --seeds 0 1 2 3 4 -- --eval-every 500
     python -m benchmark.time_to_solve --script rsac --env-id pendulum-va-v0 --threshold -230 \\
-        --seeds 0 1 2 --read benchmark/results/curves
+        --seeds 95 96 97 --read benchmark/results/curves
 
 The second form trains nothing: it reads what the runs of a sweep, or copies of them, have left.
 
@@ -26,12 +26,13 @@ from benchmark import (
     find_script,
     machine,
     read_curve,
+    run_name,
     split_argv,
     sweep,
 )
 from common.cli import SEED, Parser, integer, number, run_cli
 from common.errors import UserError
-from common.files import file_name, write_csv
+from common.files import write_csv
 
 
 def parse_args(argv=None):
@@ -64,11 +65,12 @@ def main(args):
     sweep.handle_signals()
     script = find_script(args.script)
     check_env_id(args.env_id)
-    print(f"{machine()}\n{'seed':>6}{'seconds':>9}{'steps':>8}{'return':>9}")
+    if not args.read:  # what is read may be of another one
+        print(machine())
+    print(f"{'seed':>6}{'seconds':>9}{'steps':>8}{'return':>9}")
     log_dir = Path(args.keep or tempfile.mkdtemp(prefix="time-to-solve-"))
-    env_name = file_name(args.env_id)
     algorithm, rows = "-".join(filter(None, [script.stem, args.tag])), []
-    names = {seed: f"{env_name}__{algorithm}__{seed}" for seed in args.seeds}
+    names = {seed: run_name(args.env_id, algorithm, seed) for seed in args.seeds}
     for name in names.values() if args.keep and not args.read else ():
         if (log_dir / name).exists():
             raise UserError(f"{log_dir / name} exists; choose another --keep, or --read {log_dir}")

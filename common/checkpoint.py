@@ -42,7 +42,7 @@ def check_device(device):
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"--device {device} is not available ({reason}); try cpu") from error
+        raise UserError(f"--device {device} is not available ({reason:.80}); try cpu") from error
 
 
 def load_checkpoint(path, script, device="cpu"):

@@ -38,6 +38,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, description):
         text = description.split("\n\n")[0]
         super().__init__(program(), description=text, formatter_class=Help, allow_abbrev=False)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # -1e-1, too, as in Python 3.14
 
     def error(self, message):
         """Ends the process with one line on stderr and exit code 2."""
@@ -136,7 +137,7 @@ def run_cli(main, *args):
         if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory", text):
             raise
         text = text or "out of memory"  # Python's own MemoryError says nothing
-        words, code = f"{text:.200}; try a smaller --buffer-size, batch or network", 2
+        words, code = f"{text:.200}; try a smaller --buffer-size, context, batch or network", 2
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         words, code = f"{place}{error.strerror or error}", 2

@@ -106,6 +106,7 @@ def check_pixels(envs, args):
 def _make(env_id, render_mode):
     module, _, name = env_id.rpartition(":")
     package = module.partition(".")[0]
+    before = set(gym.registry)
     try:
         if module:
             importlib.import_module(module)
@@ -125,8 +126,12 @@ def _make(env_id, render_mode):
         hint = f"; {hint}" if isinstance(error, ModuleNotFoundError) else ""
         raise UserError(f"{env_id} cannot be imported ({error}){hint}") from error
     except gym.error.Error as error:
-        near = difflib.get_close_matches(name, gym.registry, n=3, cutoff=0.5)
+        theirs = set(gym.registry) - before
+        near = difflib.get_close_matches(name, theirs or gym.registry, n=3, cutoff=0.5)
+        near = [f"{module}:{id}" if id in theirs else id for id in near]
         hint = f"did you mean {' or '.join(near)}?" if near else "`python -m envs` lists ours"
+        if module and not theirs:
+            hint = f"{module} registers nothing new; is gym.register(...) in it?"
         hint = NOT_YOURS.format(package) if package in OURS - {"envs"} else hint
         raise UserError(f"unknown environment '{env_id}'; {hint}") from error
     except (UserError, RunError):

@@ -19,11 +19,12 @@ def describe(error, caught_in):
     """An error of other code as text, such as "KeyError: 'pos' (my_env.py, line 31)".
 
     The line is the innermost one that is neither of an installed package nor of the file
-    `caught_in`, or else the innermost one.
+    `caught_in`, or else the innermost one, such as "gymnasium/core.py, line 9".
     """
     frames = traceback.extract_tb(error.__traceback__)
     passed = (*INSTALLED, caught_in)
     theirs = [frame for frame in frames if not any(x in frame.filename for x in passed)]
     frame = (theirs or frames)[-1]
+    name = Path(frame.filename).name if theirs else frame.filename.rpartition("-packages/")[2]
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"{words} ({Path(frame.filename).name}, line {frame.lineno})"
+    return f"{words} ({name}, line {frame.lineno})"

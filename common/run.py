@@ -109,12 +109,14 @@ class Run:
             self.locks.append(open(self.folder / "args.json", "r+"))  # noqa: SIM115
             fcntl.flock(self.locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileNotFoundError:
-            raise UserError(f"{self.folder} holds no run") from None
+            raise UserError(
+                f"{self.folder} holds no run, as it has no args.json; --evaluate plays a policy"
+            ) from None
         except BlockingIOError:
             raise UserError(f"another process is writing to {self.folder}") from None
         except OSError as error:  # some shared file systems
-            words = f"cannot be locked ({error.strerror}); choose a --run-dir on another disk"
-            raise UserError(f"{self.folder} {words}") from error
+            hint = "copy it to another disk" if self.args.resume else "choose another --run-dir"
+            raise UserError(f"{self.folder} cannot be locked ({error.strerror}); {hint}") from error
 
     # ---- What a checkpoint holds ----
 

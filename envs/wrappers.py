@@ -427,7 +427,10 @@ class SeededEpisodes(gym.Wrapper):
         except WrongValue as error:
             raise RunError(f"{self._where()}: {error}") from error
         except Exception as error:
-            raise RunError(f"{self._where()} raised {describe(error, __file__)}") from error
+            words = describe(error, __file__)
+            if "expected 5, got 4" in words:  # as in the old Gym
+                words += "; `step` must return observation, reward, terminated, truncated, info"
+            raise RunError(f"{self._where()} raised {words}") from error
 
     def _checked(self, obs):
         obs = self._guard(np.array, obs, self.observation_space.dtype)  # a copy: some reuse theirs

@@ -25,7 +25,7 @@ import common.cli
 ROOT = Path(__file__).parent.parent
 FAMILIES = ["ddpg", "td3", "sac", "rdpg", "rtd3", "rsac", "rsac_sharing", "conv_sac"]
 SCRIPTS = [name for name in FAMILIES if (ROOT / f"{name}.py").exists()]
-RECURRENT = [name for name in SCRIPTS if name.startswith("r")]
+RECURRENT = [name for name in SCRIPTS if "--context-length" in (ROOT / f"{name}.py").read_text()]
 CLOCKS = {"wall_seconds", "steps_per_second"}
 
 

@@ -75,6 +75,7 @@ LATER = {
     "--env-id no-such-env-v0": "unknown environment 'no-such-env-v0'",
     "--env-id pendulm-p-v0": "did you mean pendulum-p-v0",
     "--env-id Pendulum-v7": "did you mean Pendulum-v1",
+    "--env-id calendar:Pendulum-v1x": "calendar registers nothing new; is gym.register(...) in it?",
     "--env-id no_such_module:Toy-v0": "no_such_module:Toy-v0 cannot be imported",
     "--env-id envs.my:X-v0": "'envs.my'); envs here is a module of this repository; give yours",
     "--env-id common.my:X-v0": "common here is a module of this repository; give yours another",
@@ -354,3 +355,11 @@ def test_what_was_typed_is_known_in_both_ways_of_writing_it(monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # of a process that only imports yet
     monkeypatch.setattr(sys, "argv", ["sac.py", "--lr", "0.5"])
     assert parse().typed == ["lr"]
+
+
+@pytest.mark.parametrize("value", ["-1e-1", "-.1", "-0.1"])
+def test_a_negative_number_may_be_written_in_any_way(value):
+    assert (
+        importlib.import_module("sac").parse_args(["--target-entropy", value]).target_entropy
+        == -0.1
+    )

@@ -31,7 +31,8 @@ class Own(gym.Env):
         if "fails" in self.told:
             raise ArithmeticError
         assert self.action_space.contains(action)
-        return self.told["obs"], self.told["reward"], False, False, self.told["info"]
+        result = self.told["obs"], self.told["reward"], False, False, self.told["info"]
+        return self.told.get("step", result)
 
 
 @pytest.fixture
@@ -55,6 +56,8 @@ WRONG = {
     "step 0: observation of shape (2, 1) instead of (2,)": {"obs": np.zeros((2, 1))},
     "step 0: observation of shape () instead of (2,)": {"obs": {"place": np.zeros(2)}},
     "step 0: `reset` returned [0.0, 0.0], not a tuple of": {"reset": [0.0, 0.0]},
+    "step 1 raised ValueError: not enough values to unpack (expected 5, got 4) "
+    "(gymnasium/wrappers/common.py, line": {"step": (np.zeros(2), 1.0, False, {})},
     "step 1: the reward is array([1.]), not a number": {"reward": np.ones(1)},
     "step 1: the reward is None, not a number": {"reward": None},
     "step 1: the reward is nan, which is not finite": {"reward": np.nan},
@@ -72,6 +75,11 @@ def test_a_wrong_value_is_named(says, memory_input, make):
     env = make(memory_input, **WRONG[says])
     with pytest.raises(RunError, match=rf"^Own-v0, episode 0, with seed \d+, {re.escape(says)}"):
         play(env)
+
+
+def test_a_step_as_in_the_old_gym_is_told_what_to_return(make):
+    with pytest.raises(RunError, match="`step` must return observation, reward, terminated, trunc"):
+        play(make(step=(np.zeros(2), 1.0, False, {})))
 
 
 def test_what_may_be_returned(make):
@@ -128,3 +136,11 @@ def test_an_environment_that_takes_no_render_mode_is_not_filmed():
     with pytest.raises(UserError, match=r"^Own-v0 does not draw: it takes no render_mode$"):
         make_env("Own-v0", render_mode="rgb_array")
     gym.registry.pop("Own-v0")
+
+
+def test_an_id_that_a_module_does_not_register_is_told_with_the_one_it_does(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "has_one.py").write_text("import gymnasium\ngymnasium.register('One-v0', int)\n")
+    with pytest.raises(UserError, match=r"did you mean has_one:One-v0\?"):
+        make_env("has_one:Onne-v0")
+    gym.registry.pop("One-v0")

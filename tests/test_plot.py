@@ -689,6 +689,17 @@ def test_a_bar_far_from_the_curves_is_named_and_does_not_squeeze_them(tmp_path):
     assert low <= places["below: -43"] < places["near"] < places["above: 50"] <= high
 
 
+def test_a_noisy_task_has_more_episodes_as_in_our_own_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(baselines, "measure", lambda *args: ([float(args[2])] * 2, []))
+    argv = ["--env-ids", "pendulum-v0", "car-p-v0", "--out", str(tmp_path / "bars.csv")]
+    baselines.main(baselines.parse_args(argv))
+    bars = plot.read_baselines(tmp_path / "bars.csv")
+    assert (dict(bars["pendulum-v0"])["zero"], dict(bars["car-p-v0"])["zero"]) == (100, 300)
+    with open(ROOT / "benchmark" / "results" / "baselines.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["env_id"] for row in rows if row["episodes"] == "300"} == set(baselines.NOISY)
+
+
 def test_baselines_of_one_environment_leave_the_others_in_the_table(tmp_path, monkeypatch):
     path = tmp_path / "baselines.csv"
     before = "env_id,controller,mean,std,success_rate,episodes\ne-v0,zero,1,0,,100\n"

@@ -451,8 +451,10 @@ def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path, monkeypatch):
 
     (tmp_path / "args.json").touch()
     monkeypatch.setattr(common.run.fcntl, "flock", refuse)
-    with pytest.raises(UserError, match=r"cannot be locked .No locks available"):
-        Run._lock(Namespace(folder=tmp_path, locks=[]))
+    for given, hint in ((None, "choose another --run-dir"), (tmp_path, "copy it to another disk")):
+        run = Namespace(folder=tmp_path, locks=[], args=Namespace(resume=given))
+        with pytest.raises(UserError, match=rf"cannot be locked .No locks available.; {hint}"):
+            Run._lock(run)
 
 
 def test_a_replay_memory_larger_than_the_container_is_refused(tmp_path):

@@ -100,8 +100,9 @@ def test_a_shorter_run_is_no_result_and_a_bound_below_the_floor_says_nothing():
 def test_stacked_frames_count_as_a_result_of_their_task():
     rows = [row(TASK, "sac", 0, -1000), row(FULL, "sac", 0, -150), row(TASK, "rsac", 0, -150)]
     rows += [row("pendulum-p-concat5-v0", "sac", 0, -180), row(TASK, "recurrent_ppo", 0, -600)]
+    rows += [row("pendulum-p-concat5-v0", "sac-defaults", 0, -210)]
     text = scoreboard.others(scoreboard.summary(rows, {}), scoreboard.USUAL).splitlines()
-    assert text[-1] == f"| `{TASK}` | - | -180 (1 of 1) | -600 (0 of 1) |"
+    assert text[-1] == f"| `{TASK}` | - | -180 (1 of 1) | -210 (0 of 1) | -600 (0 of 1) |"
 
 
 def test_the_floor_is_the_best_without_memory():
@@ -110,6 +111,8 @@ def test_the_floor_is_the_best_without_memory():
     static = {TASK: {"random": -1200, "static": -950}}
     assert scoreboard.floor_of(rows, static, TASK) == (-800, "rsac-no-memory")
     assert scoreboard.floor_of(rows[:1], static, TASK) == (-950, "static")
+    rows += [row(TASK, "sac-defaults", 0, -750)]
+    assert scoreboard.floor_of(rows, static, TASK) == (-750, "sac-defaults")
 
 
 def test_longer_runs_that_return_less_lower_neither_floor_nor_bound():

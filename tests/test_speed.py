@@ -103,6 +103,7 @@ BAD = {
     "an unknown script": (["--scripts", "rsca"], "rsca"),
     "an unknown argument": (["--scripts", "rsac", "--", "--nonsense"], "rsac.py: error"),
     "an environment after --": (["--", "--env-id", "pendulum-v0"], "before --"),
+    "threads after --, in one word": (["--", "--num-threads=4"], "before --"),
     "a state where pictures are needed": (
         ["--scripts", "rsac", "conv_sac", "--env-id", "pendulum-v0"],
         "pendulum-v0 has no pictures",
