@@ -448,15 +448,17 @@ def all_rows(args):
 
 
 def main(args):
-    rows = all_rows(args)
-    lines = summary(rows, read_baselines(RESULTS / "baselines.csv"))
-    write_file(args.out / "provenance.csv", provenance(rows, args.out).encode())
-    draw(lines, rows, args.out)
-    if args.out == RESULTS:
-        fill(ROOT / "README.md", headline(lines))
-        fill(ROOT / "docs" / "results.md", table(lines))
-        fill(ROOT / "docs" / "results.md", others(lines, FAMILY), "family")
-        fill(ROOT / "docs" / "results.md", others(lines, USUAL), "usual")
+    all_rows(args)
+    with locked(args.out):
+        rows = read_rows(args.out / TABLE)  # with those of other processes
+        lines = summary(rows, read_baselines(RESULTS / "baselines.csv"))
+        write_file(args.out / "provenance.csv", provenance(rows, args.out).encode())
+        draw(lines, rows, args.out)
+        if args.out == RESULTS:
+            fill(ROOT / "README.md", headline(lines))
+            fill(ROOT / "docs" / "results.md", table(lines))
+            fill(ROOT / "docs" / "results.md", others(lines, FAMILY), "family")
+            fill(ROOT / "docs" / "results.md", others(lines, USUAL), "usual")
     print(table(lines), others(lines, FAMILY | USUAL), sep="\n")
 
 

@@ -739,8 +739,9 @@ def main(args):
     for _, run in missing:
         if run.name in failed:
             print(f"\nfailed: {run.name} ({failed[run.name]}), {run.log}", file=sys.stderr)
-            began = not isinstance(failed[run.name], Exception)  # else the log is of an older try
-            for line in last_lines(run.log) if began else ():
+            if isinstance(failed[run.name], Exception):  # could not begin: the log is an older one
+                continue
+            for line in last_lines(run.log):
                 print(f"    {line}", file=sys.stderr)
     return 1 if failed else 0
 

@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, description):
         text = description.split("\n\n")[0]
         super().__init__(program(), description=text, formatter_class=Help, allow_abbrev=False)
-        self._negative_number_matcher = re.compile(r"-\.?\d")  # -1e-1, too, as in Python 3.14
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # -1e-1, too
 
     def error(self, message):
         """Ends the process with one line on stderr and exit code 2."""

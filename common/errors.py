@@ -25,6 +25,6 @@ def describe(error, caught_in):
     passed = (*INSTALLED, caught_in)
     theirs = [frame for frame in frames if not any(x in frame.filename for x in passed)]
     frame = (theirs or frames)[-1]
-    name = Path(frame.filename).name if theirs else frame.filename.rpartition("-packages/")[2]
+    name = frame.filename.partition("-packages/")[2] or Path(frame.filename).name
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"{words} ({name}, line {frame.lineno})"

@@ -109,9 +109,9 @@ class Run:
             self.locks.append(open(self.folder / "args.json", "r+"))  # noqa: SIM115
             fcntl.flock(self.locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileNotFoundError:
-            raise UserError(
-                f"{self.folder} holds no run, as it has no args.json; --evaluate plays a policy"
-            ) from None
+            resumed = self.args.resume
+            hint = "; --evaluate plays a policy" if resumed and Path(resumed).is_file() else ""
+            raise UserError(f"{self.folder} holds no run: it has no args.json{hint}") from None
         except BlockingIOError:
             raise UserError(f"another process is writing to {self.folder}") from None
         except OSError as error:  # some shared file systems

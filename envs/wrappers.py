@@ -428,7 +428,7 @@ class SeededEpisodes(gym.Wrapper):
             raise RunError(f"{self._where()}: {error}") from error
         except Exception as error:
             words = describe(error, __file__)
-            if "expected 5, got 4" in words:  # as in the old Gym
+            if "expected 5, got 4) (gymnasium/" in words:  # a `step` as in the old Gym
                 words += "; `step` must return observation, reward, terminated, truncated, info"
             raise RunError(f"{self._where()} raised {words}") from error
 

@@ -359,7 +359,5 @@ def test_what_was_typed_is_known_in_both_ways_of_writing_it(monkeypatch):
 
 @pytest.mark.parametrize("value", ["-1e-1", "-.1", "-0.1"])
 def test_a_negative_number_may_be_written_in_any_way(value):
-    assert (
-        importlib.import_module("sac").parse_args(["--target-entropy", value]).target_entropy
-        == -0.1
-    )
+    parse = importlib.import_module("sac").parse_args
+    assert parse(["--target-entropy", value]).target_entropy == -0.1

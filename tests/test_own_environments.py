@@ -144,3 +144,14 @@ def test_an_id_that_a_module_does_not_register_is_told_with_the_one_it_does(tmp_
     with pytest.raises(UserError, match=r"did you mean has_one:One-v0\?"):
         make_env("has_one:Onne-v0")
     gym.registry.pop("One-v0")
+
+
+def test_an_error_of_ones_own_is_not_taken_for_a_step_of_the_old_gym(make, monkeypatch):
+    def unpack(self, action):
+        _a, _b, _c, _d, _e = (1, 2, 3, 4)
+
+    monkeypatch.setattr(Own, "step", unpack)
+    with pytest.raises(
+        RunError, match=r"expected 5, got 4\) \(test_own_environments.py, line \d+\)$"
+    ):
+        play(make())

@@ -221,7 +221,7 @@ def test_the_python_example_of_the_page_of_policies_swings_the_pendulum_up():
 def test_a_run_cannot_go_on_from_an_exported_policy(tmp_path):
     ended = run("rsac", ["--resume", POLICY], tmp_path)
     assert ended.code == 2
-    assert "holds no run" in ended.err
+    assert "holds no run: it has no args.json; --evaluate plays a policy" in ended.err
 
 
 @pytest.mark.parametrize("which", ["Dict", "Tuple", "Table"])
