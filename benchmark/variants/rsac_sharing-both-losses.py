@@ -2,9 +2,10 @@
 
 from variant import changed
 
+BOTH = "[*agent.actor.parameters(), *agent.critics.rnn.parameters()]"
 OPTIMIZER = (
     '"actor": Adam(agent.actor.parameters(), args.lr, fused=True)',
-    '"actor": Adam([*agent.actor.parameters(), *agent.critics.rnn.parameters()], args.lr)',
+    f'"actor": Adam({BOTH}, args.lr, fused=True)',
 )
 FEATURES = (
     "actor_feat = feat[steps].detach()  # the actor reads the memory, it does not train it",
@@ -14,8 +15,6 @@ CRITICS = (
     "q1, q2 = agent.critics(actor_feat, new_action)",
     "q1, q2 = agent.critics(actor_feat.detach(), new_action)",
 )
-GRADIENTS = (
-    "inputs=list(agent.actor.parameters())",
-    "inputs=[*agent.actor.parameters(), *agent.critics.rnn.parameters()]",
-)
-exec(changed(__file__, OPTIMIZER, FEATURES, CRITICS, GRADIENTS))
+GRADIENTS = ("inputs=list(agent.actor.parameters())", f"inputs={BOTH}")
+CLIPPED = ("clip_grad_norm_(agent.actor.parameters(),", f"clip_grad_norm_({BOTH},")
+exec(changed(__file__, OPTIMIZER, FEATURES, CRITICS, GRADIENTS, CLIPPED))
