@@ -507,12 +507,23 @@ def choice(names):
 
 
 LEARNING_STARTS = 5000  # [env steps], as in the scripts
-CHOSEN = ("pendulum-va-v0", "dmc-cartpole-swingup-va-v0", "reacher-pomdp-v0", "car-p-v0")
+CHOSEN = (
+    "pendulum-va-v0",
+    "dmc-cartpole-swingup-va-v0",
+    "reacher-pomdp-v0",
+    "water-maze-simple-pomdp-v0",
+    "car-p-v0",
+)
+RSAC, SHARING = {"rsac": "rsac.py"}, {"rsac_sharing": "rsac_sharing.py"}
 CHOICES = {
-    "start_times": {"rsac-aligned": "all sequences at one time"},
-    "gradient": {"rsac-bug-no-gradient": "no gradient through the context"},
-    "layernorm": {"rsac-no-layernorm": "no LayerNorm"},
-    "owners": {"rsac_sharing": "rsac_sharing.py"},
+    "start_times": RSAC | {"rsac-aligned": "all sequences at one time"},
+    "gradient": RSAC | {"rsac-bug-no-gradient": "no gradient through the context"},
+    "layernorm": RSAC | {"rsac-no-layernorm": "no LayerNorm"},
+    "reward": RSAC | {"rsac-reward": "the memory also reads rewards"},
+    "average": RSAC | {"rsac-newest": "the newest policy, not the average"},
+    "owners": RSAC | SHARING,
+    "critics": {"rtd3": "rtd3.py", "rtd3-mean-critic": "mean of both critics in the target"},
+    "losses": SHARING | {"rsac_sharing-both-losses": "both losses train the memory"},
 }
 
 
@@ -555,9 +566,9 @@ FIGURES = {
     "memory_owners": owners,
     "resume": resume,
     **{
-        f"choice_{name}": lambda others=others: choice({"rsac": "rsac.py"} | others)
-        for name, others in CHOICES.items()
-        if chosen(others)
+        f"choice_{name}": lambda names=names: choice(names)
+        for name, names in CHOICES.items()
+        if chosen(names)
     },
     **{f"bug_{name}": lambda name=name: bug(name) for name in sorted(BUGS)},
 }
