@@ -27,6 +27,7 @@ myst_url_schemes = {
     "script": {"url": "_code/{{path}}.html#{{fragment}}"},
 }
 
+smartquotes = False  # they make one dash of the two in `--evaluate` where it stands in plain text
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["docs.css"]

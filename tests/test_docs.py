@@ -508,6 +508,12 @@ def test_the_site_builds_without_a_warning():
 
 
 @pytest.mark.slow
+def test_options_keep_both_of_their_dashes():
+    folder, _, _ = build()
+    assert [path.name for path in folder.rglob("*.html") if "\N{EN DASH}" in path.read_text()] == []
+
+
+@pytest.mark.slow
 def test_every_internal_link_and_anchor_of_the_site_resolves():
     folder, _, _ = build()
     pages = {path.resolve(): Page(path.read_text()) for path in folder.rglob("*.html")}
