@@ -61,6 +61,7 @@ def parse_args(argv=None):
     add("--algorithms", nargs="+", metavar="NAME", help="only these, in this order")
     add("--partial", action="store_true", help="include runs that are not finished, or shorter")
     add("--baselines", default=BASELINES, metavar="FILE", help="table of baselines, or none")
+    add("--from-step", type=integer(0), default=0, help="draw curves from here on [env steps]")
     add("--iqm", action=BooleanOptionalAction, default=True, help="also draw a mean across tasks")
     add("--collect", metavar="DIR", help="do not plot; copy the curves there, one file per run")
     add("--bootstrap", type=integer(100), default=2000, help="resamples for an interval")
@@ -467,14 +468,21 @@ def make_styles(labels, wanted):
     return styles
 
 
-def make_lines(panels, resamples):
-    """(environment, label) -> steps, seconds, mean return, and its interval, low and high; (S,)"""
+def make_lines(panels, resamples, from_step=0):
+    """(environment, label) -> steps, seconds, mean return, and its interval, low and high; (S,)
+
+    Steps before `from_step` are left out; UserError if then nothing is left.
+    """
     lines = {}
     for env_id, panel in panels.items():
         for label, runs in panel.items():
             steps, seconds, values = align(runs)
             mean = np.nanmean(values, axis=0)
-            lines[env_id, label] = steps, seconds, mean, *bootstrap(values, resamples)
+            shown = steps >= from_step
+            if not shown.any():
+                raise UserError(f"{env_id}, {label} ends before --from-step {from_step}")
+            line = steps, seconds, mean, *bootstrap(values, resamples)
+            lines[env_id, label] = [part[shown] for part in line]
     return lines
 
 
@@ -658,7 +666,7 @@ def main(args):
     if not out.name:
         raise UserError(f"--out {args.out} has no file name; try {args.out}/curves")
     out.parent.mkdir(parents=True, exist_ok=True)
-    lines = make_lines(panels, args.bootstrap)
+    lines = make_lines(panels, args.bootstrap, args.from_step)
     import matplotlib as mpl
 
     # The same figure gives the same file, and names may have a $ in them.

@@ -480,10 +480,13 @@ def choice(names):
     """
     colors = dict(zip(names, (BLUE, RED), strict=True))
     tasks = chosen(names)
-    figure, row = plt.subplots(
-        1, len(tasks), figsize=(0.3 + 3.4 * len(tasks), 2.4), layout="constrained", squeeze=False
-    )
-    for ax, env_id in zip(row[0], tasks, strict=True):
+    columns = min(3, len(tasks))  # more would be too small to read on a page
+    rows = -(-len(tasks) // columns)
+    size = (0.3 + 3.4 * columns, 0.3 + 2.1 * rows)
+    figure, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    for ax in grid.flat[len(tasks) :]:
+        ax.remove()
+    for ax, env_id in zip(grid.flat, tasks, strict=False):
         last = min(read_curve(p)["global_step"][-1] for name in names for p in curves(env_id, name))
         for name, color in colors.items():
             returns = []
@@ -498,7 +501,8 @@ def choice(names):
         ax.set_xlabel("env steps", size=9)
         ax.locator_params(axis="x", nbins=4)
         ax.tick_params(labelsize=8)
-    row[0, 0].set_ylabel("evaluation return", size=9)
+    for ax in grid[:, 0]:
+        ax.set_ylabel("evaluation return", size=9)
     handles = [plt.Line2D([], [], color=colors[name], label=names[name]) for name in names]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False

@@ -689,6 +689,16 @@ def test_a_bar_far_from_the_curves_is_named_and_does_not_squeeze_them(tmp_path):
     assert low <= places["below: -43"] < places["near"] < places["above: 50"] <= high
 
 
+def test_curves_can_begin_after_the_random_steps(tmp_path):
+    write_run(tmp_path, "pendulum-p-v0__rsac__0", [-90, -6, -5])
+    panels = plot.make_panels(read(tmp_path)[0])
+    steps = panels["pendulum-p-v0"]["rsac"][0].step
+    line = plot.make_lines(panels, 10, from_step=steps[1])["pendulum-p-v0", "rsac"]
+    assert [list(part) for part in (line[0], line[2])] == [list(steps[1:]), [-6, -5]]
+    with pytest.raises(UserError, match="rsac ends before --from-step"):
+        plot.make_lines(panels, 10, from_step=steps[2] + 1)
+
+
 def test_a_noisy_task_has_more_episodes_as_in_our_own_table(tmp_path, monkeypatch):
     monkeypatch.setattr(baselines, "measure", lambda *args: ([float(args[2])] * 2, []))
     argv = ["--env-ids", "pendulum-v0", "car-p-v0", "--out", str(tmp_path / "bars.csv")]
