@@ -4,10 +4,6 @@ It may help where waiting must not pay, since a memory can count the steps. See
 docs/environments/bumps.md.
 """
 
-from variant import changed
+from variant import TIME_LIMITS, changed
 
-CALL = (
-    "        buffer.add(obs, action, reward, next_obs, terminated, truncated)\n",
-    "        buffer.add(obs, action, reward, next_obs, terminated | truncated, truncated)\n",
-)
-exec(changed(__file__, CALL))
+exec(changed(__file__, TIME_LIMITS))

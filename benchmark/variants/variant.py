@@ -15,6 +15,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # for common/ and envs/
 
+# In recurrent scripts: every time limit is an end of the task, so the value beyond it is 0.
+TIME_LIMITS = (
+    "        buffer.add(obs, action, reward, next_obs, terminated, truncated)\n",
+    "        buffer.add(obs, action, reward, next_obs, terminated | truncated, truncated)\n",
+)
+
 
 def script_of(path):
     """The name of the script that a file in this folder changes, the first word of its own."""
