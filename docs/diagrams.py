@@ -516,6 +516,7 @@ CHOSEN = (
     "dmc-cartpole-swingup-va-v0",
     "reacher-pomdp-v0",
     "water-maze-simple-pomdp-v0",
+    "bumps-normal-test-v0",
     "car-p-v0",
 )
 RSAC, SHARING = {"rsac": "rsac.py"}, {"rsac_sharing": "rsac_sharing.py"}
@@ -527,6 +528,7 @@ CHOICES = {
     "average": RSAC | {"rsac-newest": "the newest policy, not the average"},
     "owners": RSAC | SHARING,
     "critics": {"rtd3": "rtd3.py", "rtd3-mean-critic": "mean of both critics in the target"},
+    "time_limits": {"rdpg": "rdpg.py", "rdpg-time-limits": "0 as the value beyond the limit"},
     "losses": SHARING | {"rsac_sharing-both-losses": "both losses train the memory"},
 }
 
