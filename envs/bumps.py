@@ -45,6 +45,7 @@ class Bumps(gym.Env, EzPickle):
     task "normal-test": one of three layouts; reward 1 on success, -1 for a wrong push, which ends
     the episode. task "normal": free layout; reward 1 on success, 0 for a wrong push, which ends it.
     Both end when the tip reaches +-0.38 m. `info["is_success"]` tells whether the reward is 1.
+    With `max_decisions` the task is to succeed within so many decisions, and ends after them.
 
     `reset(options=...)` takes "layout": 1, 2 or 3 (normal-test), or "bumps": (y1, y2) in m, and
     "gripper": y in m. Raises UserError if pybullet is missing, or if the options, the shape of an
@@ -53,9 +54,10 @@ class Bumps(gym.Env, EzPickle):
 
     metadata: ClassVar[dict] = {"render_modes": ["rgb_array"], "render_fps": 5}
 
-    def __init__(self, task="normal-test", full_state=False, render_mode=None):
-        EzPickle.__init__(self, task, full_state, render_mode)
+    def __init__(self, task="normal-test", full_state=False, max_decisions=None, render_mode=None):
+        EzPickle.__init__(self, task, full_state, max_decisions, render_mode)
         self.task, self.full_state, self.render_mode = task, full_state, render_mode
+        self.max_decisions = max_decisions
         high = np.array([0.55, 1.1, 0.55, 0.55][: 4 if full_state else 2], np.float32)
         self.observation_space = Box(-high, high)
         self.action_space = Box(-1, 1, (2,), np.float32)
@@ -68,6 +70,7 @@ class Bumps(gym.Env, EzPickle):
         for _ in range(SETTLING_STEPS):
             self.client.stepSimulation()
         self._start = self.bumps_y()
+        self._decisions = 0
         return self._obs(), {"is_success": False}
 
     def step(self, action):
@@ -83,7 +86,9 @@ class Bumps(gym.Env, EzPickle):
         failed = bool(abs(d1) > MOVED or d2 < -MOVED)
         success = bool(d2 > PUSHED and tip < bumps[1]) and not failed
         reward = 1.0 if success else -1.0 if failed and self.task == "normal-test" else 0.0
-        terminated = success or failed or bool(abs(tip) >= LIMIT)
+        self._decisions += 1
+        timed_out = self._decisions == self.max_decisions
+        terminated = success or failed or timed_out or bool(abs(tip) >= LIMIT)
         return self._obs(), reward, terminated, False, {"is_success": success}
 
     def render(self):

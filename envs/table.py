@@ -311,12 +311,20 @@ _BUMPS = {
     "entry_point": "envs.bumps:Bumps",
     "max_episode_steps": 50,
 }
+_TIMED = {"max_decisions": _BUMPS["max_episode_steps"]}
 _TOUCH = {"observed": "tip position, finger angle", "hidden": "both bumps"}
 _SEEN = {"observed": "tip position, finger angle, both bumps"}
 ENVS |= {
     "bumps-normal-test-v0": EnvInfo(
         kwargs={"task": "normal-test"},
         skill="feel, count and remember touches; act to find out",
+        oracle="bumps-normal-test-mdp-v0",
+        **_TOUCH,
+        **_BUMPS,
+    ),
+    "bumps-normal-test-timed-v0": EnvInfo(
+        kwargs={"task": "normal-test", **_TIMED},
+        skill="as bumps-normal-test; the task ends after 50 steps",
         oracle="bumps-normal-test-mdp-v0",
         **_TOUCH,
         **_BUMPS,
@@ -330,6 +338,13 @@ ENVS |= {
     "pbc-bumps-normal-pomdp-v0": EnvInfo(
         kwargs={"task": "normal"},
         skill="as bumps-normal-test, with a free layout",
+        oracle="pbc-bumps-normal-mdp-v0",
+        **_TOUCH,
+        **_BUMPS,
+    ),
+    "pbc-bumps-normal-timed-v0": EnvInfo(
+        kwargs={"task": "normal", **_TIMED},
+        skill="as pbc-bumps-normal-pomdp; the task ends after 50 steps",
         oracle="pbc-bumps-normal-mdp-v0",
         **_TOUCH,
         **_BUMPS,

@@ -23,6 +23,7 @@ pytest.importorskip("pybullet")
 TEST, TEST_MDP = "bumps-normal-test-v0", "bumps-normal-test-mdp-v0"
 FREE, FREE_MDP = "pbc-bumps-normal-pomdp-v0", "pbc-bumps-normal-mdp-v0"
 IDS = [TEST, TEST_MDP, FREE, FREE_MDP]
+TEST_TIMED, FREE_TIMED = "bumps-normal-test-timed-v0", "pbc-bumps-normal-timed-v0"
 SOFT, HARD = -1.0, 1.0
 
 
@@ -251,6 +252,18 @@ def test_time_limit_truncates_after_fifty_decisions(env_id):
         _, _, terminated, truncated, _ = env.step(np.zeros(2, np.float32))
         assert not terminated
         assert truncated == (n == 50)
+
+
+@pytest.mark.parametrize(("timed", "untimed"), [(TEST_TIMED, TEST), (FREE_TIMED, FREE)])
+def test_timed_task_is_the_same_but_ends_after_fifty_decisions(timed, untimed):
+    still = np.zeros((50, 2), np.float32)
+    for actions in (still, random_actions(50)):
+        rows, expected = (trajectory(make(i), 3, actions) for i in (timed, untimed))
+        expected[50:, -2] = 1  # terminated
+        np.testing.assert_array_equal(rows, expected)
+    env = make(timed)
+    for _ in range(2):  # counted anew in each episode
+        assert len(trajectory(env, 3, still)) == 51
 
 
 # ---- Players ----
