@@ -15,7 +15,8 @@ from envs import suite
 class EnvInfo:
     """One row of the table.
 
-    entry_point: "module:function" that builds the environment (no time limit inside).
+    entry_point: "module:function" that builds the environment (no time limit inside, but for timed
+        tasks, which end by themselves).
     max_episode_steps: decisions per episode; the one `TimeLimit` wrapper sets `truncated`.
     kwargs: arguments of the entry point (it also takes `render_mode`).
     observed, hidden, skill: short texts for the listing.
