@@ -64,10 +64,64 @@ def test_an_untrained_memory_tells_the_observation_of_the_same_step(script, tmp_
     assert all(float(row.strip("| ").split(" | ")[1]) > 0.8 for row in rows)
 
 
+class Wanders:
+    """Acts at random. Its memory is what it sees."""
+
+    def __init__(self, action_dim):
+        self.rng, self.action_dim = np.random.default_rng(0), action_dim
+
+    def act(self, obs, hidden=None, deterministic=False):
+        action = self.rng.uniform(-1, 1, (len(obs), self.action_dim)).astype(np.float32)
+        return action, torch.from_numpy(obs.copy())[None]
+
+
+# Task -> where the numbers that it shows are in its full state.
+SHOWN = {
+    "pendulum-p-v0": [0, 1],
+    "cartpole-continuous-p-v0": [0, 2],
+    "water-maze-simple-pomdp-v0": [0, 1, 2],
+    "bumps-normal-test-v0": [0, 1],
+}
+
+
+@pytest.mark.parametrize("task", SHOWN)
+def test_the_full_state_is_that_of_the_same_step_of_the_same_episode(task, monkeypatch):
+    if task.startswith("bumps"):
+        pytest.importorskip("pybullet")
+    fit, pairs = readout.explained, []
+
+    def open_random(*words, **options):
+        envs = open_run(*words, **options)[1]
+        return Wanders(envs.single_action_space.shape[0]), envs
+
+    monkeypatch.setattr(readout, "open_run", open_random)
+    monkeypatch.setattr(readout, "explained", lambda *x: pairs.append(x) or fit(*x))
+    words = [str(ROOT / f"policies/{task}__rsac.pt"), "--full-state", "--at", "1", "2"]
+    readout.main(readout.parse_args([*words, "--episodes", "60"]))
+    shown = SHOWN[task]
+    assert len(pairs) == 2
+    for seen, state in pairs:
+        assert state.shape[1] > len(shown)
+        assert state.std(axis=0).max() > 0.01  # not the same episode again and again
+        np.testing.assert_array_equal(seen[:, : len(shown)], state[:, shown])
+
+
+def test_a_trained_memory_comes_to_hold_the_velocity_that_it_never_sees(capsys):
+    words = [str(ROOT / "policies/pendulum-p-v0__rsac.pt"), "--full-state", "--at", "0", "10"]
+    readout.main(readout.parse_args([*words, "--episodes", "100"]))
+    header, _, _, _, velocity = capsys.readouterr().out.splitlines()[2:]
+    assert header == "| entry of the full state | step 0 | step 10 |"
+    first, later = map(float, velocity.strip("| ").split(" | ")[1:])
+    assert first < 0.2
+    assert later > 0.95
+
+
 BAD = {
     "no run": (["nowhere"], "nowhere: No such file"),
     "a step that no episode has": (["RUN", "--at", "7", "--episodes", "20"], "0 episodes"),
     "a script without memory": (["SAC", "--episodes", "20"], "no memory to look into"),
+    "no full state": (["RUN", "--full-state"], "no version that shows the full state"),
+    "two things at once": (["RUN", "--full-state", "--of", "0"], "leave --of out"),
 }
 
 
