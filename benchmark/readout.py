@@ -30,7 +30,13 @@ def parse_args(argv=None):
     add("--episodes", type=integer(20), default=400, help="half of them to fit, half to test")
     add("--of", type=integer(0), help="step whose observation is predicted; 0 if not set")
     add("--full-state", action="store_true", help="predict what the full state is at the same step")
-    add("--at", type=integer(0), nargs="+", default=[0, 1, 5, 10, 20, 40], help="steps to look at")
+    add(
+        "--at",
+        type=integer(-1),
+        nargs="+",
+        default=[0, 1, 5, 10, 20, 40],
+        help="steps to look at; -1 is the last one of each episode",
+    )
     add("--seed", type=SEED, default=0, help="seed of the start states")
     args = parser.parse_args(argv)
     if args.full_state and args.of is not None:
@@ -131,19 +137,19 @@ def main(args):
         made.close()
     print(f"{args.episodes} episodes, mean return {np.mean(returns):.6g}\n")
 
-    columns = []
+    columns, heads = [], ["last step" if at < 0 else f"step {at}" for at in args.at]
     for at in args.at:
-        pairs = [
-            (hidden[at, i], values[at if full else args.of, i])
-            for values, hidden, lengths in played
-            for i, length in enumerate(lengths)
-            if max(at, args.of) < length
-        ]
+        pairs = []
+        for values, hidden, lengths in played:
+            for i, length in enumerate(lengths):
+                step = length - 1 if at < 0 else at
+                if max(step, args.of) < length:
+                    pairs.append((hidden[step, i], values[step if full else args.of, i]))
         if len(pairs) < 20:
             raise UserError(f"{len(pairs)} episodes have a step {max(at, args.of)}; ask for less")
         columns.append(explained(*(np.stack(x) for x in zip(*pairs, strict=True))))
     what = "the full state" if full else f"observation {args.of}"
-    print(f"| entry of {what} | {' | '.join(f'step {at}' for at in args.at)} |")
+    print(f"| entry of {what} | {' | '.join(heads)} |")
     print("|---|" + "---|" * len(args.at))
     for k, row in enumerate(np.transpose(columns)):
         cells = ["-" if np.isnan(r2) else f"{r2:.2f}" for r2 in row]

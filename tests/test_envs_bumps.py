@@ -17,6 +17,7 @@ import pytest
 
 import envs  # noqa: F401  (registers the environments)
 from common.errors import UserError
+from envs.wrappers import make_seeds
 
 pytest.importorskip("pybullet")
 
@@ -156,6 +157,13 @@ def test_layouts_of_the_test_task_are_equally_likely_and_jittered():
     gap = bump2 - bump1
     assert gap.min() >= 0.10 - 1e-6
     assert gap.mean() == pytest.approx(0.16, abs=4 * 0.06 / math.sqrt(6) / math.sqrt(n))
+
+
+def test_the_100_episodes_of_the_docs_have_the_layouts_that_they_say():
+    env = gym.make(TEST_MDP)  # docs/environments/bumps.md: --seed 1000 --eval-episodes 100
+    bump1 = [env.reset(seed=seed)[0][2] for seed in make_seeds("test", 1000, count=100)]
+    k = np.round((np.array(bump1) + 0.4) / 0.16).astype(int)
+    assert np.bincount(k).tolist() == [0, 24, 28, 48]
 
 
 def test_free_layout_has_its_gaps_and_starts_clear_of_bumps_and_limits():

@@ -96,24 +96,26 @@ def test_the_full_state_is_that_of_the_same_step_of_the_same_episode(task, monke
 
     monkeypatch.setattr(readout, "open_run", open_random)
     monkeypatch.setattr(readout, "explained", lambda *x: pairs.append(x) or fit(*x))
-    words = [str(ROOT / f"policies/{task}__rsac.pt"), "--full-state", "--at", "1", "2"]
+    words = [str(ROOT / f"policies/{task}__rsac.pt"), "--full-state", "--at", "1", "2", "-1"]
     readout.main(readout.parse_args([*words, "--episodes", "60"]))
     shown = SHOWN[task]
-    assert len(pairs) == 2
+    assert len(pairs) == 3
     for seen, state in pairs:
         assert state.shape[1] > len(shown)
         assert state.std(axis=0).max() > 0.01  # not the same episode again and again
         np.testing.assert_array_equal(seen[:, : len(shown)], state[:, shown])
+    assert len(pairs[-1][0]) == 60  # each episode has a last step
 
 
 def test_a_trained_memory_comes_to_hold_the_velocity_that_it_never_sees(capsys):
-    words = [str(ROOT / "policies/pendulum-p-v0__rsac.pt"), "--full-state", "--at", "0", "10"]
+    words = [str(ROOT / "policies/pendulum-p-v0__rsac.pt"), "--full-state", "--at", "0", "10", "-1"]
     readout.main(readout.parse_args([*words, "--episodes", "100"]))
     header, _, _, _, velocity = capsys.readouterr().out.splitlines()[2:]
-    assert header == "| entry of the full state | step 0 | step 10 |"
-    first, later = map(float, velocity.strip("| ").split(" | ")[1:])
+    assert header == "| entry of the full state | step 0 | step 10 | last step |"
+    first, later, last = map(float, velocity.strip("| ").split(" | ")[1:])
     assert first < 0.2
     assert later > 0.95
+    assert last > 0.95
 
 
 BAD = {
