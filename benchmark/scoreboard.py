@@ -71,6 +71,7 @@ STACKED = {  # sac.py on stacked frames of the task
     "dmc-cartpole-balance-va-v0": "dmc-cartpole-balance-va-concat10-v0",
     "dmc-cartpole-swingup-p-v0": "dmc-cartpole-swingup-p-concat5-v0",
     "dmc-cartpole-swingup-va-v0": "dmc-cartpole-swingup-va-concat10-v0",
+    "cartpole-continuous-p-v0": "cartpole-continuous-p-concat5-v0",
 }
 WITHOUT = "rsac-no-memory"
 DEFAULTS = "sac-defaults"  # sac.py with its own default arguments; "sac" has those of rsac.py
@@ -79,7 +80,7 @@ USUAL = {
     WITHOUT: "`rsac.py` without its memory",
     "stacked": "`sac.py`, 5 or 10 frames",
     "stacked-defaults": "the same, its own defaults",
-    "recurrent_ppo": "recurrent PPO, 50,000 steps",
+    "recurrent_ppo": "recurrent PPO",
 }
 TEST_SEED, TEST_EPISODES = 1000, 100  # of the fresh episodes
 TESTED = "test.txt"  # in the folder of a script that saves no checkpoint
