@@ -133,8 +133,9 @@ def main(args):
             evaluate(seen, full, batch)
         played.append((np.stack(seen.obs), np.stack(recorder.hidden), results["lengths"]))
         returns += results["returns"]
-    for made in filter(None, (envs, full)):
-        made.close()
+    envs.close()
+    if full:
+        full.close()
     print(f"{args.episodes} episodes, mean return {np.mean(returns):.6g}\n")
 
     columns, heads = [], ["last step" if at < 0 else f"step {at}" for at in args.at]
