@@ -4,7 +4,8 @@
     python -m benchmark.locomotion                     makes them from what is there
 
 Runs are tested and copied as by benchmark.scoreboard, to benchmark/results/locomotion, and
-locomotion.png is drawn there. The tables are written into docs/locomotion.md.
+locomotion.png is drawn there. The tables are written into docs/locomotion.md
+and docs/locomotion_settings.md.
 
 published.csv has the means of six seeds of arXiv:2405.15384 (RESeL, Luo et al. 2024): its own
 agent, the recurrent one of Ni et al. 2022 (MF-RNN), PPO with a GRU, and SAC without memory, each
@@ -35,6 +36,7 @@ from envs.table import find
 
 OUT = RESULTS / "locomotion"
 PAGE = ROOT / "docs" / "locomotion.md"
+SETTINGS = ROOT / "docs" / "locomotion_settings.md"
 ROBOTS = ("hopper", "halfcheetah", "walker2d", "ant")
 BULLET = [f"{robot}-{observed}-v0" for robot in ROBOTS for observed in ("p", "v")]
 FULL = [find(f"{robot}-p-v0").oracle for robot in ROBOTS]  # the same robots with nothing hidden
@@ -198,7 +200,7 @@ def main(args):
     }
     if args.out == OUT:
         for name, text in tables.items():
-            fill(PAGE, text, name)
+            fill(SETTINGS if name in ("recipe", "pink", "runs") else PAGE, text, name)
     print(*tables.values(), sep="\n")
 
 
