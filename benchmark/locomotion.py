@@ -46,7 +46,7 @@ OURS = {  # of 1.5 million steps: words for it, its color in the figure
     "rsac-window": ("rsac.py, windows alone", "C9"),
     "rsac-pink": ("rsac.py, pink noise", "C3"),
     "rtd3": ("rtd3.py", "C1"),
-    "sac": ("sac.py", "C7"),
+    "sac": ("sac.py, no memory", "C7"),
 }
 PINK = {  # with pink noise and without
     "rsac-pink": "pink noise",
