@@ -42,7 +42,6 @@ BULLET = [f"{robot}-{observed}-v0" for robot in ROBOTS for observed in ("p", "v"
 FULL = [find(f"{robot}-p-v0").oracle for robot in ROBOTS]  # the same robots with nothing hidden
 OURS = {  # of 1.5 million steps: words for it, its color in the figure
     "rsac": ("rsac.py", "C0"),
-    "rsac-noisy": ("rsac.py, least alpha 0.03", "C4"),
     "rsac-window": ("rsac.py, windows alone", "C9"),
     "rsac-pink": ("rsac.py, pink noise", "C3"),
     "rtd3": ("rtd3.py", "C1"),
@@ -79,7 +78,7 @@ def beside_published(rows, published):
         ours = [words(rows, task, name) for name in shown]
         ours.append(words(rows, find(task).oracle, "sac"))
         lines.append([f"`{task}`", *ours, *(theirs[name] for name in names)])
-    return markdown([*head, *(f"{name} (published)" for name in names)], lines)
+    return markdown([*head, *names], lines)
 
 
 def recipe(rows):
