@@ -189,18 +189,18 @@ def main(args):
     write_file(args.out / "provenance.csv", provenance(rows, args.out).encode())
     draw(rows, published, args.out)
     mujoco = [row["env_id"] for row in rows if row["env_id"].startswith("mujoco-")]
-    tables = {
-        "bullet": beside_published(rows, published),
-        "pink": pink(rows, args.out),
-        "recipe": recipe(rows),
-        "minutes": same_minutes(rows, args.out),
-        "runs": runs(rows, [*BULLET, *FULL], args.out),
-        "mujoco": runs(rows, dict.fromkeys(mujoco), args.out),
-    }
-    if args.out == OUT:
-        for name, text in tables.items():
-            fill(SETTINGS if name in ("recipe", "pink", "runs") else PAGE, text, name)
-    print(*tables.values(), sep="\n")
+    tables = [
+        (PAGE, "bullet", beside_published(rows, published)),
+        (SETTINGS, "pink", pink(rows, args.out)),
+        (SETTINGS, "recipe", recipe(rows)),
+        (PAGE, "minutes", same_minutes(rows, args.out)),
+        (SETTINGS, "runs", runs(rows, [*BULLET, *FULL], args.out)),
+        (PAGE, "mujoco", runs(rows, dict.fromkeys(mujoco), args.out)),
+    ]
+    for page, name, text in tables:
+        if args.out == OUT:
+            fill(page, text, name)
+        print(text)
 
 
 if __name__ == "__main__":
