@@ -45,8 +45,10 @@ OURS = {  # of 1.5 million steps: words for it, its color in the figure
     "rsac-window": ("rsac.py, windows alone", "C9"),
     "rsac-pink": ("rsac.py, pink noise", "C3"),
     "rtd3": ("rtd3.py", "C1"),
+    "rsac-no-memory": ("rsac.py, no memory", "C4"),
     "sac": ("sac.py, no memory", "C7"),
 }
+FULL_STATE = "sac.py, full state"
 PINK = {  # with pink noise and without
     "rsac-pink": "pink noise",
     "rsac-pink-half": "pink noise",
@@ -68,17 +70,16 @@ def words(rows, env_id, algorithm):
 
 
 def beside_published(rows, published):
-    """Markdown: a line for each task of pybullet, ours and theirs."""
-    names = list(published[0])[1:]
-    shown = [name for name in OURS if any(of(rows, task, name) for task in BULLET)]
-    head = ["task", *(OURS[name][0] for name in shown), "sac.py, full state"]
+    """Markdown: a column for each task of pybullet, our agents above the published ones."""
     lines = []
-    for theirs in sorted(published, key=lambda line: BULLET.index(line["env_id"])):
-        task = theirs["env_id"]
-        ours = [words(rows, task, name) for name in shown]
-        ours.append(words(rows, find(task).oracle, "sac"))
-        lines.append([f"`{task}`", *ours, *(theirs[name] for name in names)])
-    return markdown([*head, *names], lines)
+    for name, (agent, _) in OURS.items():
+        if any(of(rows, task, name) for task in BULLET):
+            lines.append([agent, *(words(rows, task, name) for task in BULLET)])
+    lines.append([FULL_STATE, *(words(rows, find(task).oracle, "sac") for task in BULLET)])
+    theirs = {line["env_id"]: line for line in published}
+    for agent in list(published[0])[1:]:
+        lines.append([f"{agent}, published", *(theirs[task][agent] for task in BULLET)])
+    return markdown(["agent", *(task.removesuffix("-v0") for task in BULLET)], lines)
 
 
 def recipe(rows):
@@ -164,15 +165,19 @@ def draw(rows, published, out):
         axes.set_title(task, fontsize=9)
         axes.tick_params(labelsize=8)
         axes.set_xlabel("million env steps", fontsize=8)
-        for name, (_, color) in OURS.items():
-            for row in of(rows, task, name):
+        shown = [(task, name, color, "-") for name, (_, color) in OURS.items()]
+        for env_id, name, color, style in [*shown, (find(task).oracle, "sac", "C7", "--")]:
+            for row in of(rows, env_id, name):
                 curve = read_copy(row, out)
-                axes.plot(curve["global_step"] / 1e6, curve["eval_return_mean"], color, lw=0.9)
+                steps = curve["global_step"] / 1e6
+                axes.plot(steps, curve["eval_return_mean"], color, ls=style, lw=0.9)
         axes.axhline(1000, color="0.6", ls=":", lw=0.9)
         for name, mark in (("RESeL", "ko"), ("MF-RNN", "kx")):
             axes.plot(1.5, float(theirs[task][name]), mark, ms=5, clip_on=False)
     names = [name for name in OURS if any(of(rows, task, name) for task in tasks)]
     marks = [(OURS[name][1], "-", "", f"{OURS[name][0]}, one line a seed") for name in names]
+    if any(of(rows, find(task).oracle, "sac") for task in tasks):
+        marks.append(("C7", "--", "", f"{FULL_STATE}, one line a seed"))
     marks += [("k", "", "o", "RESeL, mean of six"), ("k", "", "x", "MF-RNN, mean of six")]
     marks.append(("0.6", ":", "", "staying alive: 1 per step"))
     handles = [plt.Line2D([], [], color=c, ls=ls, marker=m, label=t) for c, ls, m, t in marks]
